@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The codec contract: what one codec family tells about itself and how it encodes and decodes. */
+#ifndef GRADWIRE_CODEC_H
+#define GRADWIRE_CODEC_H
+
+#include <gradwire/types.h>
+
+#define GW_CODEC_ABI           1
+#define GW_CODEC_MAX_PARAMS    12
+#define GW_CODEC_SPEC_MAX      128 /* bytes of a canonical spec, with its final NUL */
+#define GW_CODEC_HEADER_PARAMS 8   /* bytes of parameters in a frame's header */
+
+typedef struct gw_codec gw_codec_t;
+
+/*
+ * A codec family with its parameters set: what "q4:bucket=512" parses to. A plain value: copy it
+ * freely; it owns nothing. value[i] belongs to family->params[i]; what a value means (a number, 0/1
+ * for a switch, an index into `choices`) is in that table.
+ */
+typedef struct gw_coder {
+    const gw_codec_t *family;
+    double value[GW_CODEC_MAX_PARAMS];
+    char spec[GW_CODEC_SPEC_MAX]; /* canonical text: name, then parameters that differ from default
+                                   */
+} gw_coder_t;
+
+typedef enum gw_param_type {
+    GW_PARAM_INT,
+    GW_PARAM_REAL,
+    GW_PARAM_SWITCH,
+    GW_PARAM_CHOICE
+} gw_param_type_t;
+
+/* One parameter of a codec family. The table of a family ends with name == NULL. */
+typedef struct gw_codec_param {
+    const char *name;
+    gw_param_type_t type;
+    const char *def;     /* default as text */
+    double min, max;     /* inclusive; GW_PARAM_INT and GW_PARAM_REAL */
+    const char *choices; /* "nearest|stochastic"; GW_PARAM_CHOICE */
+    const char *help;
+} gw_codec_param_t;
+
+enum {
+    GW_CODEC_LOSSY = 1 << 0,   /* decode(encode(x)) may differ from x */
+    GW_CODEC_FIXED = 1 << 1,   /* payload size follows from the count: bound() is exact */
+    GW_CODEC_LINEAR = 1 << 2,  /* payloads can be summed without decoding */
+    GW_CODEC_FEEDBACK = 1 << 3 /* encode() can keep a residual */
+};
+
+/* What encode() reads. */
+typedef struct gw_encode {
+    const void *src;      /* count elements of src_dtype; never written */
+    gw_dtype_t src_dtype; /* GW_F32, GW_F16 or GW_BF16 */
+    gw_dtype_t
+        wire_dtype; /* element type of the collective: what codecs that carry elements send */
+    float
+        *residual; /* count floats, added to src and replaced by what was lost; NULL: no feedback */
+    size_t count;  /* elements */
+    uint64_t first;  /* index of src[0] in the whole call: a multiple of the grain */
+    uint64_t key;    /* of all randomness of this call, rank and stage */
+    size_t poisoned; /* out: buckets that hold a NaN or an Inf */
+} gw_encode_t;
+
+typedef enum gw_decode_mode {
+    GW_DECODE_STORE, /* dst = decoded, narrowed once to dst_dtype */
+    GW_DECODE_ADD    /* dst = dst + decoded; dst_dtype must be GW_F32 */
+} gw_decode_mode_t;
+
+/* What decode() reads and writes. */
+typedef struct gw_decode {
+    const uint8_t *payload;
+    size_t length; /* bytes of payload, as received: trust nothing in it */
+    gw_dtype_t wire_dtype;
+    size_t count;   /* elements to write */
+    uint64_t first; /* index of dst[0] in the whole call */
+    gw_decode_mode_t mode;
+    void *dst;
+    gw_dtype_t dst_dtype;
+} gw_decode_t;
+
+/*
+ * One codec family. All functions may be called from any thread at once; they keep no state,
+ * allocate nothing and log nothing.
+ */
+struct gw_codec {
+    int abi;             /* GW_CODEC_ABI */
+    uint8_t id;          /* in frames: 0 raw, 1-63 built in, 128-191 external, 192-255 private */
+    const char *family;  /* "quant" */
+    const char *names;   /* for people: "q1 ... q8" */
+    const char *summary; /* one line for people */
+    unsigned flags;
+    const gw_codec_param_t *params;
+
+    /* True when `name` (without parameters) belongs to this family; sets the values the name
+     * implies (all others hold their defaults already). */
+    bool (*match)(const char *name, gw_coder_t *coder);
+
+    /* Writes the name that implies the coder's values ("q4"), at most `size` bytes with its NUL. */
+    void (*name)(const gw_coder_t *coder, char *out, size_t size);
+
+    /* Checks combinations of values. GW_ERR_BAD_SETTING writes the reason into `why`. May be NULL.
+     */
+    gw_status_t (*check)(const gw_coder_t *coder, char *why, size_t size);
+
+    /* Chunks and shards are multiples of this many elements (the last one excepted). At least 1. */
+    size_t (*grain)(const gw_coder_t *coder);
+
+    /* Bytes of payload for `count` elements: exact for GW_CODEC_FIXED, else an upper limit.
+     * Additive over parts that are multiples of the grain. */
+    size_t (*bound)(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count);
+
+    /* Encodes in->count elements to dst. GW_ERR_NO_SPACE when `capacity` is less than bound(),
+     * GW_ERR_UNSUPPORTED for a dtype that is not served; nothing is written then. The same input
+     * gives the same bytes on every tier and device, for every split into multiples of the grain.
+     */
+    gw_status_t (*encode)(const gw_coder_t *coder, gw_encode_t *in, uint8_t *dst, size_t capacity,
+                          size_t *length);
+
+    /* Checks the whole payload, then writes every one of the count elements exactly once. Any bytes
+     * give GW_OK or GW_ERR_FRAME_*; dst is untouched after an error. */
+    gw_status_t (*decode)(const gw_coder_t *coder, const gw_decode_t *in);
+
+    /* bound[i] >= |decode(encode(x))[i] - x[i]| for finite x, as the family declares it; `count`
+     * floats each, x[0] at the start of a grain. Lossy codecs only, otherwise NULL. */
+    void (*error_bound)(const gw_coder_t *coder, const float *x, size_t count, float *bound);
+
+    /* The parameters that a decoder needs, in a frame's header. get() refuses what put() cannot
+     * write. */
+    void (*put_params)(const gw_coder_t *coder, uint8_t out[GW_CODEC_HEADER_PARAMS]);
+    gw_status_t (*get_params)(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder_t *coder);
+};
+
+/*
+ * Parses a codec specification, `name[:key=value[,key=value]...]`. On error writes a sentence that
+ * names the offending part and what would be allowed into `why` (may be NULL). GW_ERR_NOT_FOUND: no
+ * such codec; GW_ERR_BAD_SETTING: no such parameter, or a bad value or combination.
+ */
+GW_API gw_status_t gw_coder_parse(const char *spec, gw_coder_t *out, char *why, size_t why_size);
+
+/* The value of a parameter by name, or `otherwise` when the family has none of that name. */
+GW_API double gw_coder_get(const gw_coder_t *coder, const char *param, double otherwise);
+
+/* The i-th codec family in order of id, or NULL behind the last one. */
+GW_API const gw_codec_t *gw_codec_at(size_t i);
+
+/* The family with this id, or NULL. */
+GW_API const gw_codec_t *gw_codec_by_id(uint8_t id);
+
+/*
+ * Adds a codec family with an id of 128 to 255; it must stay valid until the process ends. Not safe
+ * beside other calls: register before the first context. GW_ERR_INVALID: id taken or out of range,
+ * a function missing, wrong abi. GW_ERR_NO_SPACE: table full.
+ */
+GW_API gw_status_t gw_codec_register(const gw_codec_t *family);
+
+/*
+ * Frames: an encoded piece with a header that describes it (layout in codecs/README.md).
+ * gw_frame_bound: bytes that gw_frame_encode needs at most. gw_frame_encode fails as encode() does.
+ * gw_frame_decode accepts only frames of this very coder, wire_dtype, count and first
+ * (GW_ERR_FRAME_MISMATCH otherwise); set payload and length of `io` to the frame.
+ */
+GW_API size_t gw_frame_bound(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count);
+GW_API gw_status_t gw_frame_encode(const gw_coder_t *coder, gw_encode_t *in, uint8_t *dst,
+                                   size_t capacity, size_t *length);
+GW_API gw_status_t gw_frame_decode(const gw_coder_t *coder, const gw_decode_t *io);
+
+/* What a frame says about itself; `coder` is complete. Checks the header and the length, not the
+ * payload. */
+typedef struct gw_frame_info {
+    gw_coder_t coder;
+    gw_dtype_t wire_dtype;
+    uint64_t count, first;
+    size_t header_bytes, payload_bytes;
+    bool has_checksum;
+} gw_frame_info_t;
+GW_API gw_status_t gw_frame_inspect(const uint8_t *frame, size_t length, gw_frame_info_t *out);
+
+#endif

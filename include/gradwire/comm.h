@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The communicator and its collectives. */
+#ifndef GRADWIRE_COMM_H
+#define GRADWIRE_COMM_H
+
+#include <gradwire/context.h>
+
+/*
+ * The out-of-band all-gather: `bytes` bytes of every rank, in order of rank, to `all`. Collective
+ * and blocking; called only inside gw_comm_create, on the calling thread.
+ */
+typedef gw_status_t (*gw_allgather_fn)(void *arg, const void *mine, void *all, size_t bytes);
+
+typedef struct gw_comm_params {
+    int rank, size;
+    gw_allgather_fn allgather;
+    void *allgather_arg;
+    const char *name;      /* for logs and statistics; NULL: a number */
+    const char *transport; /* NULL: GRADWIRE_TRANSPORT */
+    void *transport_arg;   /* loopback: the gw_loopback_t */
+} gw_comm_params_t;
+
+typedef struct gw_comm gw_comm_t;
+
+/*
+ * Makes a communicator; collective over its ranks. Compares versions and settings, exchanges the
+ * hardware facts, chooses network interfaces, exchanges addresses. Every rank returns the same
+ * status: when one rank fails, all do, and say which. GW_ERR_SETTINGS_DIFFER, GW_ERR_PEER_REFUSED,
+ * GW_ERR_NO_DEVICE, GW_ERR_NO_MODULE, GW_ERR_NO_MEMORY, GW_ERR_INVALID (before anything was
+ * exchanged), or what allgather returned.
+ *
+ * A communicator is used by one thread at a time; different communicators may be used at the same
+ * time. `context` must outlive it.
+ */
+GW_API gw_status_t gw_comm_create(gw_context_t *context, const gw_comm_params_t *params,
+                                  gw_comm_t **out);
+
+/* Closes and frees; bounded by GRADWIRE_TIMEOUT also with dead peers. NULL is fine. */
+GW_API void gw_comm_free(gw_comm_t *comm);
+
+/*
+ * All-reduce of `count` elements of `dtype`: recv becomes the sum (GW_SUM) or mean (GW_AVG) over
+ * the ranks of their `send` buffers (`send` NULL: of their `recv` buffers, in place). All ranks
+ * call it with equal count, dtype and op and end with the same bits. The buffers must not overlap
+ * otherwise, and are free again on return. Blocking. A call that is not eligible for the codec runs
+ * uncompressed and is counted with its reason.
+ *
+ * GW_ERR_INVALID, GW_ERR_UNSUPPORTED (dtype or op; nothing was sent). GW_ERR_PEER_FAILED,
+ * GW_ERR_TIMEOUT, GW_ERR_UNREACHABLE, GW_ERR_FRAME_*: recv is undefined, residuals of the call are
+ * reset, and every later call on this communicator returns the same status; free it. gw_comm_error
+ * tells the reason.
+ */
+GW_API gw_status_t gw_allreduce(gw_comm_t *comm, const void *send, void *recv, size_t count,
+                                gw_dtype_t dtype, gw_op_t op);
+
+/* The same, with the codec and plan given: for benchmarks and tests. All ranks give the same. */
+struct gw_coder;
+GW_API gw_status_t gw_allreduce_with(gw_comm_t *comm, const struct gw_coder *coder,
+                                     gw_plan_kind_t plan, const void *send, void *recv,
+                                     size_t count, gw_dtype_t dtype, gw_op_t op);
+
+/* The sentence that belongs to the last error of this communicator ("rank 3 ..."); "" when none. */
+GW_API const char *gw_comm_error(const gw_comm_t *comm);
+
+/* Rank that failed, or -1. */
+GW_API int gw_comm_failed_rank(const gw_comm_t *comm);
+
+/* Tells the residual store of a call of this communicator that was not compressed, so that it
+ * recognises the repeating sequence of calls. Optional. */
+GW_API void gw_comm_note_call(gw_comm_t *comm, const gw_call_t *call);
+
+/* Drops all residuals (the next call starts without feedback). */
+GW_API void gw_comm_reset_residuals(gw_comm_t *comm);
+
+/* What carries the data to `peer` ("ucx tcp/eth0"); valid until the communicator is freed. */
+GW_API const char *gw_comm_describe(gw_comm_t *comm, int peer);
+
+GW_API void gw_comm_stats(const gw_comm_t *comm, gw_stats_t *out);
+
+#endif

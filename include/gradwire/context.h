@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The context: settings, log and statistics that the communicators of one rank share. */
+#ifndef GRADWIRE_CONTEXT_H
+#define GRADWIRE_CONTEXT_H
+
+#include <gradwire/types.h>
+
+/* Library version, and the revision of everything that ranks exchange: ranks of different wire revisions
+ * do not compress together. */
+#define GW_VERSION "0.1.0"
+#define GW_WIRE_REVISION 1
+GW_API const char *gw_version(void);
+
+typedef struct gw_context gw_context_t;
+
+/* One setting and its value as text: { "GRADWIRE_CODEC", "q4" }. */
+typedef struct gw_setting {
+    const char *name;
+    const char *value;
+} gw_setting_t;
+
+/*
+ * Reads the settings (defaults, then GRADWIRE_* of the environment, then `overrides`), opens the log and
+ * chooses the kernels. The environment is read here and never again.
+ *
+ * GW_ERR_BAD_SETTING: a value cannot be used; a sentence that names the setting, the value and what would be
+ * allowed is in `why` (may be NULL). Unknown GRADWIRE_* names of the environment only warn.
+ * Any thread. Free with gw_context_free after the last communicator is gone.
+ */
+GW_API gw_status_t gw_context_create(const gw_setting_t *overrides, size_t count, gw_context_t **out,
+                                     char *why, size_t why_size);
+
+/* Writes the stats file a last time and frees. NULL is fine. */
+GW_API void gw_context_free(gw_context_t *context);
+
+/* Whether GRADWIRE_DISABLE=1. */
+GW_API bool gw_context_disabled(const gw_context_t *context);
+
+/* A log line at this context's level and destination. Any thread. */
+GW_API void gw_context_log(gw_context_t *context, gw_log_level_t level, const char *format, ...)
+    GW_PRINTF(3, 4);
+
+/* A setting as it is in effect, for `gradwire info`. `origin` is "default", "environment" or "override". */
+typedef struct gw_setting_info {
+    const char *name, *value, *def, *type, *help, *origin;
+} gw_setting_info_t;
+
+/* The i-th setting; GW_ERR_NOT_FOUND behind the last one. With context NULL: value = default. */
+GW_API gw_status_t gw_setting_at(const gw_context_t *context, size_t i, gw_setting_info_t *out);
+
+/*
+ * The settings that all ranks of a communicator must share, as one line of text:
+ * "version=0.1.0;wire=1;codec=q4;min_bytes=65536;...". Equal texts compress together. At most `size` bytes
+ * with the final NUL; GW_ERR_NO_SPACE when it does not fit (GW_AGREEMENT_MAX always does).
+ */
+#define GW_AGREEMENT_MAX 512
+GW_API gw_status_t gw_context_agreement(const gw_context_t *context, char *out, size_t size);
+
+/*
+ * Compares the agreement texts of all ranks (`size` texts, an empty one: that rank runs without Gradwire).
+ * GW_ERR_SETTINGS_DIFFER writes one sentence into `why` that names the ranks and settings that differ. The
+ * result is the same on every rank.
+ */
+GW_API gw_status_t gw_agreement_compare(const char *const *texts, int size, char *why, size_t why_size);
+
+/* ---- The decision on one call ------------------------------------------------------------------------ */
+
+/* A call as the application made it. */
+typedef struct gw_call {
+    gw_collective_t collective;
+    gw_dtype_t dtype;
+    gw_op_t op;
+    size_t count;     /* elements */
+    const void *send; /* NULL: in place */
+    void *recv;
+} gw_call_t;
+
+/* What is known of the communicator of a call; equal on all its ranks. */
+typedef struct gw_comm_facts {
+    int size;
+    bool intercomm; /* not a communicator with one group */
+    bool mismatch;  /* its ranks do not agree on the settings */
+} gw_comm_facts_t;
+
+typedef enum gw_plan_kind { GW_PLAN_DIRECT, GW_PLAN_GATHER } gw_plan_kind_t;
+
+/* compress: run it with the context's codec and `plan`. Otherwise the call goes to the original library. */
+typedef struct gw_decision {
+    bool compress;
+    gw_reason_t reason; /* GW_REASON_NONE when compress */
+    gw_plan_kind_t plan;
+} gw_decision_t;
+
+/* A pure function of the call's type, operation and count, the facts and the settings: never of an address,
+ * the kind of memory or a clock. Any thread. */
+GW_API gw_decision_t gw_decide(const gw_context_t *context, const gw_call_t *call, const gw_comm_facts_t *facts);
+
+/* The decision as one line for people: "allreduce f32 sum 1048576 x 2 ranks: q4 direct". */
+GW_API void gw_decision_print(const gw_context_t *context, const gw_call_t *call, const gw_comm_facts_t *facts,
+                              const gw_decision_t *decision, char *out, size_t size);
+
+/* Counts a call that was handed to the original library. Any thread. */
+GW_API void gw_context_count_passed(gw_context_t *context, gw_reason_t reason);
+
+/* ---- Statistics -------------------------------------------------------------------------------------- */
+
+/* Counters of one context or communicator; bytes and times are of compressed calls. */
+typedef struct gw_stats {
+    uint64_t calls, compressed, passed;
+    uint64_t reasons[GW_REASON_COUNT];
+    uint64_t raw_bytes;   /* count x element size */
+    uint64_t plain_bytes; /* 2 (P-1)/P x raw: what a bandwidth-optimal uncompressed all-reduce sends */
+    uint64_t wire_bytes;  /* bytes this rank sent, headers included */
+    uint64_t encode_us, wire_us, decode_us, wait_us;
+    uint64_t errors, residual_resets, poisoned_buckets;
+} gw_stats_t;
+
+GW_API void gw_context_stats(const gw_context_t *context, gw_stats_t *out);
+
+/* The rank that names this process in the stats file and the log; set once it is known. */
+GW_API void gw_context_set_rank(gw_context_t *context, int rank, int size);
+
+/* Writes the stats file now (write and rename); does nothing when GRADWIRE_STATS is not set. */
+GW_API gw_status_t gw_context_write_stats(gw_context_t *context);
+
+#endif
