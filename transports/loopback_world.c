@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loopback's world: made once for all ranks, with an all-gather that threads can use as
+ * out-of-band channel. */
+#include "loopback.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static gw_status_t box_init(box_t *box, int size)
+{
+    pthread_condattr_t monotonic;
+    box->lanes = calloc((size_t)size, sizeof(*box->lanes));
+    if (!box->lanes)
+        return GW_ERR_NO_MEMORY;
+    pthread_mutex_init(&box->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&box->event, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return GW_OK;
+}
+
+static void list_free(list_t *list)
+{
+    for (item_t *item = list->head, *next; item; item = next) {
+        next = item->next;
+        free(item);
+    }
+}
+
+static void box_free(box_t *box, int size)
+{
+    for (int i = 0; i < size; i++) {
+        list_free(&box->lanes[i].messages);
+        list_free(&box->lanes[i].receives);
+    }
+    list_free(&box->done);
+    free(box->lanes);
+    pthread_cond_destroy(&box->event);
+    pthread_mutex_destroy(&box->lock);
+}
+
+gw_status_t gw_loopback_create(int size, gw_loopback_t **out)
+{
+    static atomic_uint worlds;
+    if (size < 1 || !out)
+        return GW_ERR_INVALID;
+    gw_loopback_t *world = calloc(1, sizeof(*world));
+    if (!world)
+        return GW_ERR_NO_MEMORY;
+    world->boxes = calloc((size_t)size, sizeof(*world->boxes));
+    pthread_mutex_init(&world->lock, NULL);
+    pthread_cond_init(&world->turn, NULL);
+    world->id = atomic_fetch_add(&worlds, 1);
+    /* `size` counts the boxes that gw_loopback_free has to undo. */
+    while (world->boxes && world->size < size &&
+           box_init(&world->boxes[world->size], size) == GW_OK)
+        world->size++;
+    if (world->size < size) {
+        gw_loopback_free(world);
+        return GW_ERR_NO_MEMORY;
+    }
+    *out = world;
+    return GW_OK;
+}
+
+void gw_loopback_free(gw_loopback_t *world)
+{
+    if (!world)
+        return;
+    for (int i = 0; i < world->size; i++)
+        box_free(&world->boxes[i], world->size);
+    pthread_cond_destroy(&world->turn);
+    pthread_mutex_destroy(&world->lock);
+    free(world->gathered);
+    free(world->boxes);
+    free(world);
+}
+
+/* The first rank to arrive brings the table, the others must want the same size. */
+static void arrive(gw_loopback_t *world, int rank, const void *mine, size_t bytes)
+{
+    if (world->arrived++ == 0) {
+        world->verdict = GW_OK;
+        world->bytes = bytes;
+        world->gathered = malloc(bytes * (size_t)world->size + 1);
+        if (!world->gathered)
+            world->verdict = GW_ERR_NO_MEMORY;
+    }
+    if (world->bytes != bytes)
+        world->verdict = GW_ERR_INVALID;
+    if (world->verdict == GW_OK && bytes)
+        memcpy(world->gathered + bytes * (size_t)rank, mine, bytes);
+}
+
+gw_status_t gw_loopback_allgather(void *loopback_rank, const void *mine, void *all, size_t bytes)
+{
+    const gw_loopback_rank_t *me = loopback_rank;
+    gw_loopback_t *world = me->world;
+    pthread_mutex_lock(&world->lock);
+    while (world->leaving)
+        pthread_cond_wait(&world->turn, &world->lock);
+    arrive(world, me->rank, mine, bytes);
+    if (world->arrived == world->size) {
+        world->leaving = true;
+        pthread_cond_broadcast(&world->turn);
+    }
+    while (!world->leaving)
+        pthread_cond_wait(&world->turn, &world->lock);
+    gw_status_t status = world->verdict;
+    if (status == GW_OK && bytes)
+        memcpy(all, world->gathered, bytes * (size_t)world->size);
+    if (++world->left == world->size) {
+        free(world->gathered);
+        world->gathered = NULL;
+        world->arrived = world->left = 0;
+        world->leaving = false;
+        pthread_cond_broadcast(&world->turn);
+    }
+    pthread_mutex_unlock(&world->lock);
+    return status;
+}
