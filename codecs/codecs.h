@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the codec families share: the built-in table, parameter access, element sizes. */
+#ifndef GW_CODECS_H
+#define GW_CODECS_H
+
+#include <gradwire/codec.h>
+
+/* The built-in families, in order of id. A new one: its file, and a line in codecs.c. */
+extern const gw_codec_t gw__codec_raw;
+extern const gw_codec_t gw__codec_quant;
+
+/* Elements that go through a stack buffer at a time when a dtype has to be converted: 16 KiB. */
+#define GW_BLOCK 4096
+
+/* Bytes of an element that codecs read and write; 0 for all other types. */
+static inline size_t gw__element_bytes(gw_dtype_t dtype)
+{
+    return dtype == GW_F32 ? 4 : dtype == GW_F16 || dtype == GW_BF16 ? 2 : 0;
+}
+
+/* Fills coder with the family's defaults; no name, no spec. */
+void gw__coder_defaults(const gw_codec_t *family, gw_coder_t *coder);
+
+/* Writes the canonical spec of complete values into coder->spec. */
+void gw__coder_print(gw_coder_t *coder);
+
+/* Widens to, or narrows from, binary32; dtype is GW_F32 (a copy), GW_F16 or GW_BF16. */
+void gw__widen(gw_dtype_t dtype, const void *src, float *dst, size_t count);
+void gw__narrow(gw_dtype_t dtype, const float *src, void *dst, size_t count);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frames: the header in front of every encoded piece (layout in README.md). */
+#include "frame.h"
+
+#include <string.h>
+
+#include "bytes.h"
+#include "codecs.h"
+
+static const uint8_t magic[4] = {'G', 'W', 'F', 'R'};
+
+enum {
+    AT_REVISION = 4,
+    AT_CODEC = 5,
+    AT_DTYPE = 6,
+    AT_FLAGS = 7,
+    AT_PARAMS = 8,
+    AT_COUNT = 16,
+    AT_FIRST = 24,
+    AT_LENGTH = 32,
+    AT_CRC = 40,
+    AT_RESERVED = 44
+};
+enum { FLAG_CHECKSUM = 1 };
+
+/* Counts above this are refused before any size is computed from them: no product overflows. */
+#define COUNT_MAX ((uint64_t)1 << 56)
+
+/* Of header and payload, with the checksum's own place taken as 0. */
+static uint32_t checksum_of(const uint8_t *frame, size_t payload)
+{
+    static const uint8_t nothing[GW_FRAME_HEADER - AT_CRC];
+    uint32_t crc = gw__crc32c(0, frame, AT_CRC);
+    crc = gw__crc32c(crc, nothing, sizeof nothing);
+    return gw__crc32c(crc, frame + GW_FRAME_HEADER, payload);
+}
+
+size_t gw_frame_bound(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count)
+{
+    return GW_FRAME_HEADER + coder->family->bound(coder, wire_dtype, count);
+}
+
+static void write_header(const gw_coder_t *coder, const gw_encode_t *in, uint8_t flags,
+                         size_t payload, uint8_t *out)
+{
+    memset(out, 0, GW_FRAME_HEADER);
+    memcpy(out, magic, sizeof magic);
+    out[AT_REVISION] = GW_FRAME_REVISION;
+    out[AT_CODEC] = coder->family->id;
+    out[AT_DTYPE] = (uint8_t)in->wire_dtype;
+    out[AT_FLAGS] = flags;
+    coder->family->put_params(coder, out + AT_PARAMS);
+    gw__store64(out + AT_COUNT, in->count);
+    gw__store64(out + AT_FIRST, in->first);
+    gw__store64(out + AT_LENGTH, payload);
+}
+
+gw_status_t gw__frame_encode(const gw_coder_t *coder, gw_encode_t *in, bool checksum, uint8_t *dst,
+                             size_t capacity, size_t *length)
+{
+    size_t payload = 0;
+    if (capacity < GW_FRAME_HEADER)
+        return GW_ERR_NO_SPACE;
+    gw_status_t status = coder->family->encode(coder, in, dst + GW_FRAME_HEADER,
+                                               capacity - GW_FRAME_HEADER, &payload);
+    if (status)
+        return status;
+    write_header(coder, in, checksum ? FLAG_CHECKSUM : 0, payload, dst);
+    if (checksum)
+        gw__store32(dst + AT_CRC, checksum_of(dst, payload));
+    *length = GW_FRAME_HEADER + payload;
+    return GW_OK;
+}
+
+gw_status_t gw_frame_encode(const gw_coder_t *coder, gw_encode_t *in, uint8_t *dst, size_t capacity,
+                            size_t *length)
+{
+    return gw__frame_encode(coder, in, false, dst, capacity, length);
+}
+
+/* Everything in the header that needs no other part of the frame. */
+static gw_status_t check_fixed_fields(const uint8_t *frame, size_t length)
+{
+    if (length < GW_FRAME_HEADER)
+        return GW_ERR_FRAME_LENGTH;
+    if (memcmp(frame, magic, sizeof magic))
+        return GW_ERR_FRAME_MAGIC;
+    if (frame[AT_REVISION] != GW_FRAME_REVISION)
+        return GW_ERR_FRAME_REVISION;
+    bool has_crc = frame[AT_FLAGS] & FLAG_CHECKSUM;
+    if (frame[AT_FLAGS] & ~FLAG_CHECKSUM || gw__load32(frame + AT_RESERVED) ||
+        (!has_crc && gw__load32(frame + AT_CRC)) ||
+        !gw__element_bytes((gw_dtype_t)frame[AT_DTYPE]) || gw__load64(frame + AT_COUNT) > COUNT_MAX)
+        return GW_ERR_FRAME_HEADER;
+    return GW_OK;
+}
+
+static gw_status_t read_header(const uint8_t *frame, gw_frame_info_t *out)
+{
+    const gw_codec_t *family = gw_codec_by_id(frame[AT_CODEC]);
+    if (!family)
+        return GW_ERR_FRAME_HEADER;
+    gw__coder_defaults(family, &out->coder);
+    if (family->get_params(frame + AT_PARAMS, &out->coder))
+        return GW_ERR_FRAME_HEADER;
+    gw__coder_print(&out->coder);
+    out->wire_dtype = (gw_dtype_t)frame[AT_DTYPE];
+    out->count = gw__load64(frame + AT_COUNT);
+    out->first = gw__load64(frame + AT_FIRST);
+    out->header_bytes = GW_FRAME_HEADER;
+    out->has_checksum = frame[AT_FLAGS] & FLAG_CHECKSUM;
+    return out->first % family->grain(&out->coder) ? GW_ERR_FRAME_HEADER : GW_OK;
+}
+
+gw_status_t gw_frame_inspect(const uint8_t *frame, size_t length, gw_frame_info_t *out)
+{
+    gw_frame_info_t info;
+    gw_status_t status = check_fixed_fields(frame, length);
+    if (!status)
+        status = read_header(frame, &info);
+    if (status)
+        return status;
+    const gw_codec_t *family = info.coder.family;
+    uint64_t payload = gw__load64(frame + AT_LENGTH);
+    size_t bound = family->bound(&info.coder, info.wire_dtype, (size_t)info.count);
+    if (payload > bound || (payload < bound && family->flags & GW_CODEC_FIXED))
+        return GW_ERR_FRAME_HEADER;
+    if (payload != length - GW_FRAME_HEADER)
+        return GW_ERR_FRAME_LENGTH;
+    info.payload_bytes = (size_t)payload;
+    *out = info;
+    return GW_OK;
+}
+
+gw_status_t gw_frame_decode(const gw_coder_t *coder, const gw_decode_t *io)
+{
+    gw_frame_info_t info;
+    uint8_t expected[GW_CODEC_HEADER_PARAMS];
+    gw_status_t status = gw_frame_inspect(io->payload, io->length, &info);
+    if (status)
+        return status;
+    coder->family->put_params(coder, expected);
+    if (info.coder.family != coder->family || info.wire_dtype != io->wire_dtype ||
+        info.count != io->count || info.first != io->first ||
+        memcmp(expected, io->payload + AT_PARAMS, sizeof expected))
+        return GW_ERR_FRAME_MISMATCH;
+    if (info.has_checksum &&
+        gw__load32(io->payload + AT_CRC) != checksum_of(io->payload, info.payload_bytes))
+        return GW_ERR_FRAME_CHECKSUM;
+    gw_decode_t inner = *io;
+    inner.payload = io->payload + GW_FRAME_HEADER;
+    inner.length = info.payload_bytes;
+    return coder->family->decode(coder, &inner);
+}

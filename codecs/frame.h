@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frames from the inside: size of the header, and writing with a checksum. */
+#ifndef GW_FRAME_H
+#define GW_FRAME_H
+
+#include <gradwire/codec.h>
+
+#define GW_FRAME_HEADER   48
+#define GW_FRAME_REVISION 1
+
+/* gw_frame_encode, with a CRC32C of header and payload when `checksum`. */
+gw_status_t gw__frame_encode(const gw_coder_t *coder, gw_encode_t *in, bool checksum, uint8_t *dst,
+                             size_t capacity, size_t *length);
+
+/* CRC32C (Castagnoli) of `length` bytes, continued from `crc` (0 at the start). */
+uint32_t gw__crc32c(uint32_t crc, const uint8_t *data, size_t length);
+
+#endif

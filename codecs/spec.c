@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codec specifications: text to coder and back, with errors that say what would be allowed. */
+#include "codecs.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the sentence for the user goes; out may be NULL. */
+typedef struct reason {
+    char *out;
+    size_t size;
+} reason_t;
+
+static gw_status_t GW_PRINTF(3, 4)
+    refuse(const reason_t *why, gw_status_t status, const char *format, ...)
+{
+    if (why->out && why->size) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(why->out, why->size, format, args);
+        va_end(args);
+    }
+    return status;
+}
+
+/* ---- The closest of some words ------------------------------------------------------------------
+ */
+
+typedef struct closest {
+    const char *given;
+    char best[32];
+    unsigned distance;
+} closest_t;
+
+/* Edit distance; letters that lie near each other count as a nearer mistake (q9 is nearest to q8).
+ */
+static unsigned edit_distance(const char *a, const char *b)
+{
+    unsigned row[33];
+    size_t m = strlen(b);
+    for (size_t j = 0; j <= m; j++)
+        row[j] = (unsigned)j * 400;
+    for (size_t i = 0; a[i]; i++) {
+        unsigned diagonal = row[0];
+        row[0] += 400;
+        for (size_t j = 0; j < m; j++) {
+            unsigned change = a[i] == b[j] ? 0 : 400u + (unsigned)abs(a[i] - b[j]) % 256;
+            unsigned best = diagonal + change;
+            diagonal = row[j + 1];
+            best = best < row[j] + 400 ? best : row[j] + 400;
+            row[j + 1] = best < diagonal + 400 ? best : diagonal + 400;
+        }
+    }
+    return row[m];
+}
+
+static void closest_try(closest_t *c, const char *word, size_t length)
+{
+    char copy[sizeof c->best];
+    if (length >= sizeof copy || strlen(c->given) >= 64)
+        return;
+    memcpy(copy, word, length);
+    copy[length] = 0;
+    unsigned distance = edit_distance(c->given, copy);
+    if (c->best[0] && distance >= c->distance)
+        return;
+    c->distance = distance;
+    memcpy(c->best, copy, length + 1);
+}
+
+/* Tries all words of a list that is separated by one character. */
+static void closest_among(closest_t *c, const char *list, char separator)
+{
+    for (const char *end; *list; list = *end ? end + 1 : end) {
+        end = strchr(list, separator);
+        if (!end)
+            end = list + strlen(list);
+        closest_try(c, list, (size_t)(end - list));
+    }
+}
+
+/* ---- Names --------------------------------------------------------------------------------------
+ */
+
+void gw__coder_defaults(const gw_codec_t *family, gw_coder_t *coder)
+{
+    memset(coder, 0, sizeof *coder);
+    coder->family = family;
+    for (size_t i = 0; family->params[i].name; i++) {
+        const gw_codec_param_t *p = &family->params[i];
+        if (p->type == GW_PARAM_SWITCH)
+            coder->value[i] = !strcmp(p->def, "on") || !strcmp(p->def, "1");
+        else if (p->type != GW_PARAM_CHOICE) /* the default of a choice is its first word */
+            coder->value[i] = strtod(p->def, NULL);
+    }
+}
+
+static gw_status_t find_family(const char *name, gw_coder_t *out, const reason_t *why)
+{
+    const gw_codec_t *family;
+    closest_t closest = {.given = name};
+    char all[256] = "";
+    for (size_t i = 0; (family = gw_codec_at(i)); i++) {
+        gw__coder_defaults(family, out);
+        if (family->match(name, out))
+            return GW_OK;
+        closest_among(&closest, family->names, ' ');
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", used ? " " : "", family->names);
+    }
+    if (!*name)
+        return refuse(why, GW_ERR_NOT_FOUND, "codec name missing; codecs: %s", all);
+    return refuse(why, GW_ERR_NOT_FOUND, "no codec '%.40s'; closest: '%s'; codecs: %s", name,
+                  closest.best, all);
+}
+
+static gw_status_t find_param(const gw_codec_t *family, const char *name, const char *key,
+                              size_t *index, const reason_t *why)
+{
+    closest_t closest = {.given = key};
+    char all[256] = "";
+    for (size_t i = 0; family->params[i].name; i++) {
+        if (!strcmp(family->params[i].name, key)) {
+            *index = i;
+            return GW_OK;
+        }
+        closest_try(&closest, family->params[i].name, strlen(family->params[i].name));
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", used ? ", " : "", family->params[i].name);
+    }
+    if (!all[0])
+        return refuse(why, GW_ERR_BAD_SETTING, "'%.40s': codec %s has no parameters", key, name);
+    return refuse(why, GW_ERR_BAD_SETTING,
+                  "codec %s has no parameter '%.40s'; closest: '%s'; parameters: %s", name, key,
+                  closest.best, all);
+}
+
+/* ---- Values -------------------------------------------------------------------------------------
+ */
+
+static bool read_choice(const char *choices, const char *text, double *out)
+{
+    size_t length = strlen(text);
+    int index = 0;
+    for (const char *at = choices; at; at = strchr(at, '|'), index++) {
+        at += *at == '|';
+        if (length && !strncmp(at, text, length) && (at[length] == '|' || !at[length])) {
+            *out = index;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_number(const gw_codec_param_t *p, const char *text, double *out)
+{
+    char *end;
+    if (text[0] == '\0' || !strchr("0123456789.-", text[0]) || strpbrk(text, "xXpP"))
+        return false;
+    if (p->type == GW_PARAM_INT && strspn(text, "-0123456789") != strlen(text))
+        return false;
+    *out = strtod(text, &end);
+    return !*end && isfinite(*out) && *out >= p->min && *out <= p->max;
+}
+
+static gw_status_t read_value(const gw_codec_param_t *p, const char *text, double *out,
+                              const reason_t *why)
+{
+    switch (p->type) {
+    case GW_PARAM_SWITCH:
+        *out = !strcmp(text, "on") || !strcmp(text, "1");
+        if (*out || !strcmp(text, "off") || !strcmp(text, "0"))
+            return GW_OK;
+        return refuse(why, GW_ERR_BAD_SETTING, "%s=%.40s: allowed are on and off", p->name, text);
+    case GW_PARAM_CHOICE:
+        if (read_choice(p->choices, text, out))
+            return GW_OK;
+        return refuse(why, GW_ERR_BAD_SETTING, "%s=%.40s: allowed is one of %s", p->name, text,
+                      p->choices);
+    default:
+        if (read_number(p, text, out))
+            return GW_OK;
+        return refuse(why, GW_ERR_BAD_SETTING, "%s=%.40s: allowed is %s from %.9g to %.9g", p->name,
+                      text, p->type == GW_PARAM_INT ? "a whole number" : "a number", p->min,
+                      p->max);
+    }
+}
+
+static void print_value(const gw_codec_param_t *p, double value, char *out, size_t size)
+{
+    if (p->type == GW_PARAM_SWITCH) {
+        bool digit = !strcmp(p->def, "0") || !strcmp(p->def, "1");
+        snprintf(out, size, "%s", digit ? (value != 0 ? "1" : "0") : value != 0 ? "on" : "off");
+    } else if (p->type == GW_PARAM_CHOICE) {
+        const char *at = p->choices;
+        for (int i = 0; i < (int)value && strchr(at, '|'); i++)
+            at = strchr(at, '|') + 1;
+        snprintf(out, size, "%.*s", (int)strcspn(at, "|"), at);
+    } else {
+        snprintf(out, size, "%.9g", value);
+    }
+}
+
+void gw__coder_print(gw_coder_t *coder)
+{
+    const gw_codec_t *family = coder->family;
+    gw_coder_t plain; /* what the bare name means */
+    gw__coder_defaults(family, &plain);
+    family->name(coder, coder->spec, sizeof coder->spec);
+    family->match(coder->spec, &plain);
+    char separator = ':';
+    for (size_t i = 0; family->params[i].name; i++) {
+        char text[48];
+        if (coder->value[i] == plain.value[i])
+            continue;
+        print_value(&family->params[i], coder->value[i], text, sizeof text);
+        size_t used = strlen(coder->spec);
+        snprintf(coder->spec + used, sizeof coder->spec - used, "%c%s=%s", separator,
+                 family->params[i].name, text);
+        separator = ',';
+    }
+}
+
+/* ---- Specifications -----------------------------------------------------------------------------
+ */
+
+/* `text` is "key=value,key=value"; it is cut up in place. */
+static gw_status_t parse_params(gw_coder_t *coder, const char *name, char *text,
+                                const reason_t *why)
+{
+    bool seen[GW_CODEC_MAX_PARAMS] = {false};
+    for (char *next; text; text = next) {
+        next = strchr(text, ',');
+        if (next)
+            *next++ = 0;
+        char *value = strchr(text, '=');
+        if (!value || value == text)
+            return refuse(why, GW_ERR_BAD_SETTING, "'%.40s': a parameter is written key=value",
+                          text);
+        *value++ = 0;
+        size_t i = 0;
+        gw_status_t status = find_param(coder->family, name, text, &i, why);
+        if (!status && seen[i])
+            status = refuse(why, GW_ERR_BAD_SETTING, "%s is given twice", text);
+        if (!status)
+            status = read_value(&coder->family->params[i], value, &coder->value[i], why);
+        if (status)
+            return status;
+        seen[i] = true;
+    }
+    return GW_OK;
+}
+
+gw_status_t gw_coder_parse(const char *spec, gw_coder_t *out, char *why_out, size_t why_size)
+{
+    reason_t why = {why_out, why_size};
+    char copy[GW_CODEC_SPEC_MAX], reason[256] = "";
+    gw_coder_t coder;
+    if (!spec)
+        return refuse(&why, GW_ERR_INVALID, "no codec specification given");
+    if (strlen(spec) >= sizeof copy)
+        return refuse(&why, GW_ERR_BAD_SETTING, "codec specification longer than %d characters",
+                      GW_CODEC_SPEC_MAX - 1);
+    memcpy(copy, spec, strlen(spec) + 1);
+    char *params = strchr(copy, ':');
+    if (params)
+        *params++ = 0;
+    gw_status_t status = find_family(copy, &coder, &why);
+    if (!status && params)
+        status = parse_params(&coder, copy, params, &why);
+    if (status)
+        return status;
+    if (coder.family->check && coder.family->check(&coder, reason, sizeof reason))
+        return refuse(&why, GW_ERR_BAD_SETTING, "%s", reason);
+    gw__coder_print(&coder);
+    *out = coder;
+    return GW_OK;
+}
+
+double gw_coder_get(const gw_coder_t *coder, const char *param, double otherwise)
+{
+    for (size_t i = 0; coder->family->params[i].name; i++)
+        if (!strcmp(coder->family->params[i].name, param))
+            return coder->value[i];
+    return otherwise;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernel dispatch: the tables of all tiers and the one that is in use. */
+#include "kernels.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref.h"
+
+static const char *const known[] = {"ref", "avx2"};
+enum { TIERS = sizeof known / sizeof *known };
+
+static gw_kernels_t tables[TIERS];
+static size_t filled; /* tables[0 .. filled) can run here, each better than the one before */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic(const gw_kernels_t *) active;
+
+void gw__kernels_fill_ref(gw_kernels_t *table)
+{
+    *table = (gw_kernels_t){
+        .tier = "ref",
+        .quant = {gw__quant_ref_encode, gw__quant_ref_valid, gw__quant_ref_store,
+                  gw__quant_ref_add},
+        .cast = {gw__cast_ref_f16_to_f32, gw__cast_ref_f32_to_f16, gw__cast_ref_bf16_to_f32,
+                 gw__cast_ref_f32_to_bf16},
+        .sum = {gw__sum_ref_add, gw__sum_ref_scale},
+    };
+}
+
+#if !GW_HAVE_AVX2 /* set by CMakeLists.txt where x86/ is compiled */
+bool gw__kernels_fill_avx2(gw_kernels_t *table)
+{
+    return false;
+}
+#endif
+
+static void fill_tables(void)
+{
+    gw__kernels_fill_ref(&tables[filled++]);
+    tables[filled] = tables[filled - 1];
+    if (!gw__kernels_fill_avx2(&tables[filled]))
+        return;
+    filled++;
+}
+
+static size_t usable(void)
+{
+    pthread_once(&once, fill_tables);
+    return filled;
+}
+
+const gw_kernels_t *gw__kernels(void)
+{
+    const gw_kernels_t *table = atomic_load_explicit(&active, memory_order_acquire);
+    return table ? table : &tables[usable() - 1];
+}
+
+const char *gw__kernels_tier(void)
+{
+    return gw__kernels()->tier;
+}
+
+const char *gw__kernels_available(size_t i)
+{
+    return i < usable() ? tables[i].tier : NULL;
+}
+
+const char *gw__kernels_known(size_t i)
+{
+    return i < TIERS ? known[i] : NULL;
+}
+
+const gw_kernels_t *gw__kernels_of(const char *tier)
+{
+    for (size_t i = 0; i < usable(); i++)
+        if (!strcmp(tables[i].tier, tier))
+            return &tables[i];
+    return NULL;
+}
+
+static gw_status_t refuse(const char *tier, char *why, size_t why_size)
+{
+    bool is_known = false;
+    char usable_names[64] = "best";
+    for (size_t i = 0; i < TIERS; i++)
+        is_known |= !strcmp(known[i], tier);
+    for (size_t i = 0; i < usable(); i++) {
+        size_t used = strlen(usable_names);
+        snprintf(usable_names + used, sizeof usable_names - used, ", %s", tables[i].tier);
+    }
+    if (why && why_size)
+        snprintf(why, why_size, "kernels tier '%s' %s; allowed here: %s", tier,
+                 is_known ? "cannot run on this machine" : "does not exist", usable_names);
+    return is_known ? GW_ERR_UNSUPPORTED : GW_ERR_NOT_FOUND;
+}
+
+gw_status_t gw__kernels_select(const char *tier, char *why, size_t why_size)
+{
+    const gw_kernels_t *table =
+        !tier || !strcmp(tier, "best") ? &tables[usable() - 1] : gw__kernels_of(tier);
+    if (!table)
+        return refuse(tier, why, why_size);
+    atomic_store_explicit(&active, table, memory_order_release);
+    return GW_OK;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel families and their dispatch: one table of functions, filled tier by tier. */
+#ifndef GW_KERNELS_H
+#define GW_KERNELS_H
+
+#include <gradwire/types.h>
+
+/*
+ * All kernels: no state, no allocation, no log; any thread. Every tier gives the same bytes as
+ * ref/, whatever rounding or flush-to-zero mode the calling thread has set (they set the default
+ * mode for their own time and restore the caller's). Pointers to `void` and `uint8_t` need no
+ * alignment, pointers to float need that of float. Counts are elements and may be 0.
+ */
+
+/* ---- quant: max-min quantisation in buckets (layout: codecs/README.md) ------------------------
+ */
+
+#define GW_QUANT_BUCKET_MAX 4096
+#define GW_QUANT_META_BYTES 8
+
+typedef struct gw_quant_spec {
+    unsigned bits;   /* 1 to 8 */
+    unsigned bucket; /* elements; a multiple of 32, at most GW_QUANT_BUCKET_MAX */
+    bool stochastic;
+    bool zero; /* shift the grid so that 0 is one of its points, where the bucket spans 0 */
+} gw_quant_spec_t;
+
+/* Bytes of a bucket of n elements (n = bucket except in the last one). */
+static inline size_t gw__quant_bytes(unsigned bits, size_t n)
+{
+    return GW_QUANT_META_BYTES + (n * bits + 7) / 8;
+}
+
+typedef struct gw_quant_kernels {
+    /* Encodes count elements; residual (may be NULL) is added first and replaced by what was lost,
+     * except in buckets with a NaN or an Inf. `first` is the index of src[0] in the call, a
+     * multiple of the bucket. Returns how many buckets hold a NaN or an Inf. */
+    size_t (*encode)(const gw_quant_spec_t *spec, const float *src, float *residual, size_t count,
+                     uint64_t first, uint64_t key, uint8_t *dst);
+    /* Whether an encoder can have written this metadata and padding, for all buckets. */
+    bool (*valid)(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count);
+    /* dst = decoded; dst += decoded. The payload must be valid. */
+    void (*store)(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count, float *dst);
+    void (*add)(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count, float *dst);
+} gw_quant_kernels_t;
+
+/* ---- cast: between binary32 and the 16-bit formats, to nearest even ----------------------------
+ */
+
+typedef struct gw_cast_kernels {
+    void (*f16_to_f32)(const void *src, void *dst, size_t count);
+    void (*f32_to_f16)(const void *src, void *dst, size_t count);
+    void (*bf16_to_f32)(const void *src, void *dst, size_t count);
+    void (*f32_to_bf16)(const void *src, void *dst, size_t count);
+} gw_cast_kernels_t;
+
+/* ---- sum: of binary32 arrays; a result that is NaN is GW_NAN_BITS ------------------------------
+ */
+
+typedef struct gw_sum_kernels {
+    void (*add)(float *dst, const void *src, size_t count); /* dst = dst + src */
+    void (*scale)(float *dst, float factor, size_t count);  /* dst = dst * factor */
+} gw_sum_kernels_t;
+
+/* The one quiet NaN that kernels make. */
+#define GW_NAN_BITS 0x7FC00000u
+
+typedef struct gw_kernels {
+    const char *tier; /* "ref", "avx2" */
+    gw_quant_kernels_t quant;
+    gw_cast_kernels_t cast;
+    gw_sum_kernels_t sum;
+} gw_kernels_t;
+
+/* ---- Dispatch -----------------------------------------------------------------------------------
+ */
+
+/* The table in use: the best one until gw__kernels_select() says otherwise. Never NULL. */
+const gw_kernels_t *gw__kernels(void);
+
+/*
+ * Chooses the tier of this process by name; NULL or "best": the fastest that this CPU can run. On
+ * an error nothing changes and `why` (may be NULL) tells the reason: GW_ERR_NOT_FOUND for a name
+ * that no tier has, GW_ERR_UNSUPPORTED for a tier that this CPU or build lacks. Any thread; calls
+ * under way finish on the table they began with, which gives the same bytes.
+ */
+gw_status_t gw__kernels_select(const char *tier, char *why, size_t why_size);
+
+/* Name of the tier in use. */
+const char *gw__kernels_tier(void);
+
+/* The i-th tier that can run here, in order of speed, "ref" first; NULL behind the last one. */
+const char *gw__kernels_available(size_t i);
+
+/* The i-th tier that Gradwire knows on any machine, in the same order; NULL behind the last one. */
+const char *gw__kernels_known(size_t i);
+
+/* The table of a tier without selecting it; NULL when it cannot run here. */
+const gw_kernels_t *gw__kernels_of(const char *tier);
+
+/* Each tier overwrites what it does better and returns true, or leaves the table when the CPU lacks
+ * a feature. */
+void gw__kernels_fill_ref(gw_kernels_t *table);
+bool gw__kernels_fill_avx2(gw_kernels_t *table);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The normative arithmetic of one quant bucket: its grid, its metadata, its random numbers. */
+#ifndef GW_QUANT_GRID_H
+#define GW_QUANT_GRID_H
+
+#include <float.h>
+#include <math.h>
+
+#include "bytes.h"
+#include "kernels.h"
+
+/* Buckets that reach this magnitude take the wide arithmetic and the plain grid. */
+#define GW_QUANT_HUGE 0x1p125f
+
+/* How the codes of a bucket are made. */
+typedef enum gw_quant_how {
+    GW_QUANT_FAST,  /* zero grid, normal unit: rne(p * inv) + z in binary32 */
+    GW_QUANT_WIDE,  /* all else: rne((p - min) * inv) in binary64, where nothing overflows */
+    GW_QUANT_FLAT,  /* unit 0: all codes 0 */
+    GW_QUANT_POISON /* a NaN or an Inf: all codes 0, decodes to NaN */
+} gw_quant_how_t;
+
+typedef struct gw_quant_grid {
+    gw_quant_how_t how;
+    float min, unit; /* the metadata: code q decodes to min + unit * q */
+    float inv;       /* FAST */
+    double wide_inv; /* WIDE */
+    int32_t zero;    /* FAST: the code of 0 */
+    bool wide;       /* decode in binary64 and clamp */
+} gw_quant_grid_t;
+
+/*
+ * Whether min + unit * q can overflow in binary32. It is decided from the metadata alone, so that
+ * encoder (for the residual) and decoder agree.
+ */
+static inline bool gw__quant_is_wide(float min, float unit, float levels)
+{
+    return fabsf(min) >= 0x1p126f || unit >= 0x1p127f / levels;
+}
+
+static inline float gw__quant_clamp(double x)
+{
+    return x > (double)FLT_MAX ? FLT_MAX : x < -(double)FLT_MAX ? -FLT_MAX : (float)x;
+}
+
+/* A decoded value. The product and the sum are rounded one after the other, never fused. */
+static inline float gw__quant_value(float min, float unit, bool wide, uint32_t code)
+{
+    if (wide)
+        return gw__quant_clamp((double)min + (double)unit * (double)code);
+    float step = unit * (float)code;
+    return min + step;
+}
+
+static inline int32_t gw__quant_limit(long x, int32_t levels)
+{
+    return x < 0 ? 0 : x > levels ? levels : (int32_t)x;
+}
+
+/*
+ * The grid of a bucket with least value mn and greatest value mx (of p = src + residual), both
+ * finite unless `finite` is false. -0 and +0 count as equal: adding +0 makes them so, whatever
+ * order the minimum was taken in.
+ */
+static inline gw_quant_grid_t gw__quant_grid(const gw_quant_spec_t *spec, float mn, float mx,
+                                             bool finite)
+{
+    gw_quant_grid_t g = {.how = GW_QUANT_POISON, .min = gw__float_of(GW_NAN_BITS)};
+    if (!finite)
+        return g;
+    mn += 0.0f;
+    mx += 0.0f;
+    int32_t top = (int32_t)(1u << spec->bits) - 1;
+    float levels = (float)top;
+    g.unit = mx / levels - mn / levels;
+    if (g.unit >
+        FLT_MAX) /* 1 bit over more than FLT_MAX: the lower half-range still is in the bound */
+        g.unit = FLT_MAX;
+    bool spans = spec->zero && mn <= 0.0f && mx >= 0.0f;
+    bool shift = spans && mn > -GW_QUANT_HUGE && mx < GW_QUANT_HUGE;
+    if (g.unit == 0.0f) {
+        g.how = GW_QUANT_FLAT;
+        g.min = spans ? 0.0f : mn;
+    } else if (shift && g.unit >= FLT_MIN) {
+        g.how = GW_QUANT_FAST;
+        g.inv = 1.0f / g.unit;
+        g.zero = gw__quant_limit(lrintf(-mn * g.inv), top);
+        g.min = 0.0f - g.unit * (float)g.zero;
+    } else {
+        g.how = GW_QUANT_WIDE;
+        g.wide_inv = 1.0 / (double)g.unit;
+        g.min = mn;
+        if (shift)
+            g.min = 0.0f - g.unit * (float)gw__quant_limit(lrint(-(double)mn * g.wide_inv), top);
+    }
+    g.wide = gw__quant_is_wide(g.min, g.unit, levels);
+    return g;
+}
+
+/* Whether an encoder can have written this metadata. */
+static inline bool gw__quant_meta_valid(uint32_t min_bits, uint32_t unit_bits)
+{
+    bool finite = (min_bits & 0x7F800000u) != 0x7F800000u && unit_bits < 0x7F800000u;
+    return finite || (min_bits == GW_NAN_BITS && unit_bits == 0);
+}
+
+/* ---- Random numbers: a hash of (key, bucket, pair of elements), without state -------------------
+ */
+
+typedef struct gw_quant_noise {
+    uint32_t base, twist;
+} gw_quant_noise_t;
+
+#define GW_QUANT_NOISE_STEP 0x9E3779B9u
+#define GW_QUANT_NOISE_MUL1 0x85EBCA6Bu
+#define GW_QUANT_NOISE_MUL2 0xC2B2AE35u
+
+/* Per bucket: two words out of a 64-bit finaliser. `bucket` counts from the start of the call. */
+static inline gw_quant_noise_t gw__quant_noise(uint64_t key, uint64_t bucket)
+{
+    uint64_t h = key + (bucket + 1) * 0x9E3779B97F4A7C15u;
+    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
+    h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
+    h ^= h >> 31;
+    return (gw_quant_noise_t){(uint32_t)h, (uint32_t)(h >> 32)};
+}
+
+/* Per pair of elements: the low half is for the even one, the high half for the odd one. */
+static inline uint32_t gw__quant_noise_pair(gw_quant_noise_t noise, uint32_t pair)
+{
+    uint32_t x = noise.base + pair * GW_QUANT_NOISE_STEP;
+    x = (x ^ (x >> 16)) * GW_QUANT_NOISE_MUL1;
+    x ^= noise.twist;
+    x = (x ^ (x >> 13)) * GW_QUANT_NOISE_MUL2;
+    return x ^ (x >> 16);
+}
+
+#endif

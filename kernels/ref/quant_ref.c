@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Max-min quantisation, normative scalar tier. */
+#include "ref.h"
+
+#include "fpmode.h"
+#include "quant_grid.h"
+
+/* Reads p = src + residual into `p`; returns whether all of it is finite. */
+static bool load_bucket(const float *src, const float *residual, size_t n, float *p)
+{
+    uint32_t top = 0;
+    for (size_t i = 0; i < n; i++) {
+        p[i] = residual ? src[i] + residual[i] : src[i];
+        uint32_t magnitude = gw__float_bits(p[i]) & 0x7FFFFFFFu;
+        top = magnitude > top ? magnitude : top;
+    }
+    return top < 0x7F800000u;
+}
+
+static gw_quant_grid_t find_grid(const gw_quant_spec_t *spec, const float *p, size_t n, bool finite)
+{
+    float mn = INFINITY, mx = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        mn = p[i] < mn ? p[i] : mn;
+        mx = p[i] > mx ? p[i] : mx;
+    }
+    return gw__quant_grid(spec, mn, mx, finite);
+}
+
+static uint32_t code_nearest(const gw_quant_grid_t *g, float p, int32_t top)
+{
+    if (g->how == GW_QUANT_FAST)
+        return (uint32_t)gw__quant_limit(lrintf(p * g->inv) + g->zero, top);
+    return (uint32_t)gw__quant_limit(lrint(((double)p - (double)g->min) * g->wide_inv), top);
+}
+
+/* The place on the grid in 1/65536 of a step, then up with the probability of its fraction: a value
+ * on the grid never moves. */
+static uint32_t code_stochastic(const gw_quant_grid_t *g, float p, int32_t top, uint32_t noise)
+{
+    long place;
+    if (g->how == GW_QUANT_FAST)
+        place = lrintf(p * g->inv * 65536.0f) + (long)g->zero * 65536;
+    else
+        place = lrint(((double)p - (double)g->min) * g->wide_inv * 65536.0);
+    return ((uint32_t)gw__quant_limit(place, top * 65536) + noise) >> 16;
+}
+
+static void code_bucket(const gw_quant_spec_t *spec, const gw_quant_grid_t *g, const float *p,
+                        size_t n, gw_quant_noise_t noise, uint8_t *code)
+{
+    int32_t top = (int32_t)(1u << spec->bits) - 1;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t q = 0;
+        if (g->how == GW_QUANT_FAST || g->how == GW_QUANT_WIDE) {
+            if (spec->stochastic) {
+                uint32_t pair = gw__quant_noise_pair(noise, (uint32_t)i / 2);
+                q = code_stochastic(g, p[i], top, i % 2 ? pair >> 16 : pair & 0xFFFFu);
+            } else {
+                q = code_nearest(g, p[i], top);
+            }
+        }
+        code[i] = (uint8_t)q;
+    }
+}
+
+/* One little-endian bit stream: code j at bit j * bits. */
+static void pack(const uint8_t *code, size_t n, unsigned bits, uint8_t *dst)
+{
+    uint32_t word = 0;
+    unsigned held = 0;
+    for (size_t i = 0; i < n; i++) {
+        word |= (uint32_t)code[i] << held;
+        for (held += bits; held >= 8; held -= 8, word >>= 8)
+            *dst++ = (uint8_t)word;
+    }
+    if (held)
+        *dst = (uint8_t)word;
+}
+
+static void unpack(const uint8_t *src, size_t n, unsigned bits, uint8_t *code)
+{
+    uint32_t word = 0, mask = (1u << bits) - 1;
+    unsigned held = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (held < bits) {
+            word |= (uint32_t)*src++ << held;
+            held += 8;
+        }
+        code[i] = (uint8_t)(word & mask);
+        word >>= bits;
+        held -= bits;
+    }
+}
+
+/* What was lost stays finite also where it exceeds FLT_MAX. */
+static void keep_loss(const gw_quant_grid_t *g, const float *p, const uint8_t *code, size_t n,
+                      float *residual)
+{
+    for (size_t i = 0; i < n; i++) {
+        float value = gw__quant_value(g->min, g->unit, g->wide, code[i]);
+        residual[i] = g->wide ? gw__quant_clamp((double)p[i] - (double)value) : p[i] - value;
+    }
+}
+
+bool gw__quant_ref_bucket(const gw_quant_spec_t *spec, const float *src, float *residual, size_t n,
+                          gw_quant_noise_t noise, uint8_t *dst)
+{
+    float p[GW_QUANT_BUCKET_MAX];
+    uint8_t code[GW_QUANT_BUCKET_MAX];
+    bool finite = load_bucket(src, residual, n, p);
+    gw_quant_grid_t g = find_grid(spec, p, n, finite);
+    gw__store_float(dst, g.min);
+    gw__store_float(dst + 4, g.unit);
+    code_bucket(spec, &g, p, n, noise, code);
+    pack(code, n, spec->bits, dst + GW_QUANT_META_BYTES);
+    if (residual && finite)
+        keep_loss(&g, p, code, n, residual);
+    return finite;
+}
+
+static GW_KERNEL_BODY size_t encode(const gw_quant_spec_t *spec, const float *src, float *residual,
+                                    size_t count, uint64_t first, uint64_t key, uint8_t *dst)
+{
+    size_t poisoned = 0;
+    uint64_t bucket = first / spec->bucket;
+    for (size_t i = 0; i < count; i += spec->bucket, bucket++) {
+        size_t n = count - i < spec->bucket ? count - i : spec->bucket;
+        bool finite = gw__quant_ref_bucket(spec, src + i, residual ? residual + i : NULL, n,
+                                           gw__quant_noise(key, bucket), dst);
+        poisoned += !finite;
+        dst += gw__quant_bytes(spec->bits, n);
+    }
+    return poisoned;
+}
+
+size_t gw__quant_ref_encode(const gw_quant_spec_t *spec, const float *src, float *residual,
+                            size_t count, uint64_t first, uint64_t key, uint8_t *dst)
+{
+    uint64_t mode = gw__fpmode_enter();
+    size_t poisoned = encode(spec, src, residual, count, first, key, dst);
+    gw__fpmode_leave(mode);
+    return poisoned;
+}
+
+bool gw__quant_ref_valid(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count)
+{
+    size_t stride = gw__quant_bytes(spec->bits, spec->bucket);
+    size_t buckets = (count + spec->bucket - 1) / spec->bucket;
+    size_t tail_bits = count % spec->bucket * spec->bits;
+    bool valid = true;
+    for (size_t i = 0; i < buckets; i++) {
+        const uint8_t *meta = payload + i * stride;
+        valid &= gw__quant_meta_valid(gw__load32(meta), gw__load32(meta + 4));
+    }
+    if (tail_bits % 8) {
+        const uint8_t *tail = payload + (buckets - 1) * stride + GW_QUANT_META_BYTES;
+        valid &= tail[tail_bits / 8] >> tail_bits % 8 == 0;
+    }
+    return valid;
+}
+
+/* One bucket into dst. A sum that is NaN gets the one pattern: processors differ in which operand's
+ * payload they keep. */
+void gw__quant_ref_decode_bucket(const gw_quant_spec_t *spec, const uint8_t *src, size_t n,
+                                 bool add, float *dst)
+{
+    uint8_t code[GW_QUANT_BUCKET_MAX];
+    float min = gw__load_float(src), unit = gw__load_float(src + 4);
+    bool wide = gw__quant_is_wide(min, unit, (float)((1u << spec->bits) - 1));
+    unpack(src + GW_QUANT_META_BYTES, n, spec->bits, code);
+    for (size_t i = 0; i < n; i++) {
+        float value = gw__quant_value(min, unit, wide, code[i]);
+        if (add)
+            value = dst[i] + value;
+        dst[i] = value != value ? gw__float_of(GW_NAN_BITS) : value;
+    }
+}
+
+static GW_KERNEL_BODY void decode(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count,
+                                  bool add, float *dst)
+{
+    for (size_t i = 0; i < count; i += spec->bucket) {
+        size_t n = count - i < spec->bucket ? count - i : spec->bucket;
+        gw__quant_ref_decode_bucket(spec, payload, n, add, dst + i);
+        payload += gw__quant_bytes(spec->bits, n);
+    }
+}
+
+void gw__quant_ref_store(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count,
+                         float *dst)
+{
+    uint64_t mode = gw__fpmode_enter();
+    decode(spec, payload, count, false, dst);
+    gw__fpmode_leave(mode);
+}
+
+void gw__quant_ref_add(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count,
+                       float *dst)
+{
+    uint64_t mode = gw__fpmode_enter();
+    decode(spec, payload, count, true, dst);
+    gw__fpmode_leave(mode);
+}
