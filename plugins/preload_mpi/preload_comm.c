@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * State per communicator, held as an attribute of MPI's communicator. MPI then tells when the
+ * communicator goes, by whatever call, so a new one at the same address never meets old state; and
+ * as the attribute has no copy function that copies, duplicates start afresh.
+ */
+#include "preload.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static gw__comm_state_t *first; /* all states, for MPI_Finalize */
+static uint32_t opened;         /* communicators opened so far with this process as their rank 0 */
+
+static void enlist(gw__comm_state_t *state)
+{
+    pthread_mutex_lock(&lock);
+    state->next = first;
+    if (first)
+        first->previous = state;
+    first = state;
+    pthread_mutex_unlock(&lock);
+}
+
+static void delist(gw__comm_state_t *state)
+{
+    pthread_mutex_lock(&lock);
+    if (state->next)
+        state->next->previous = state->previous;
+    if (state->previous)
+        state->previous->next = state->next;
+    else
+        first = state->next;
+    pthread_mutex_unlock(&lock);
+}
+
+static void close_state(gw__comm_state_t *state)
+{
+    gw_comm_t *comm = state->comm;
+    state->comm = NULL;
+    if (comm)
+        gw__library.comm_free(comm);
+}
+
+static int no_copy(MPI_Comm old, int keyval, void *extra, void *in, void *out, int *flag)
+{
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+
+static int delete_state(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    gw__comm_state_t *state = value;
+    delist(state);
+    close_state(state);
+    free(state);
+    return MPI_SUCCESS;
+}
+
+bool gw__comm_states_open(void)
+{
+    return gw__pmpi.Comm_create_keyval(no_copy, delete_state, &gw__job.keyval, NULL) == MPI_SUCCESS;
+}
+
+/*
+ * Closing may wait a moment for the peers to close as well. Threads may have opened communicators
+ * in another order elsewhere; all ranks close in one order, so no circle of waiting comes about.
+ */
+void gw__comm_states_close(void)
+{
+    for (;;) {
+        gw__comm_state_t *lowest = NULL;
+        pthread_mutex_lock(&lock);
+        for (gw__comm_state_t *state = first; state; state = state->next)
+            if (state->comm && (!lowest || state->order < lowest->order))
+                lowest = state;
+        pthread_mutex_unlock(&lock);
+        if (!lowest)
+            return;
+        close_state(lowest);
+    }
+}
+
+/* Whether all ranks belong to this job's MPI_COMM_WORLD, whose settings were compared. Ranks of a
+ * spawned job were not. */
+static bool within_job(MPI_Comm comm, int size)
+{
+    MPI_Group group, world;
+    if (comm == gw__abi.world)
+        return true;
+    if (gw__pmpi.Comm_group(comm, &group) != MPI_SUCCESS)
+        return false;
+    bool within = gw__pmpi.Comm_group(gw__abi.world, &world) == MPI_SUCCESS;
+    if (within) {
+        for (int rank = 0; within && rank < size; rank++) {
+            int translated = MPI_UNDEFINED;
+            gw__pmpi.Group_translate_ranks(group, 1, &rank, world, &translated);
+            within = translated != MPI_UNDEFINED;
+        }
+        gw__pmpi.Group_free(&world);
+    }
+    gw__pmpi.Group_free(&group);
+    return within;
+}
+
+static void collect_facts(MPI_Comm comm, gw_comm_facts_t *facts)
+{
+    int inter = 0;
+    gw__pmpi.Comm_test_inter(comm, &inter);
+    gw__pmpi.Comm_size(comm, &facts->size);
+    facts->intercomm = inter != 0;
+    facts->mismatch = gw__job.mismatch || (!inter && !within_job(comm, facts->size));
+}
+
+gw__comm_state_t *gw__comm_state(MPI_Comm handle)
+{
+    void *value = NULL;
+    int found = 0;
+    gw__pmpi.Comm_get_attr(handle, gw__job.keyval, &value, &found);
+    if (found)
+        return value;
+    gw__comm_state_t *state = calloc(1, sizeof *state);
+    if (!state)
+        return NULL;
+    state->handle = handle;
+    collect_facts(handle, &state->facts);
+    enlist(state);
+    if (gw__pmpi.Comm_set_attr(handle, gw__job.keyval, state) != MPI_SUCCESS) {
+        delist(state);
+        free(state);
+        return NULL;
+    }
+    return state;
+}
+
+/* All ranks of the user's communicator are inside the same call of his, so its own all-gather is
+ * safe here. */
+static gw_status_t allgather(void *arg, const void *own, void *all, size_t bytes)
+{
+    gw__comm_state_t *state = arg;
+    int rc = gw__pmpi.Allgather(own, (int)bytes, gw__abi.byte, all, (int)bytes, gw__abi.byte,
+                                state->handle);
+    return rc == MPI_SUCCESS ? GW_OK : GW_ERR_PEER_FAILED;
+}
+
+/* Rank 0's place in the job and how many it opened so far make a number that no other communicator
+ * has. */
+static uint64_t agree_order(MPI_Comm comm)
+{
+    uint64_t order = 0;
+    pthread_mutex_lock(&lock);
+    order = (uint64_t)(uint32_t)gw__job.rank << 32 | opened++;
+    pthread_mutex_unlock(&lock);
+    gw__pmpi.Bcast(&order, (int)sizeof order, gw__abi.byte, 0, comm);
+    return order;
+}
+
+bool gw__comm_open(gw__comm_state_t *state)
+{
+    int length = 0;
+    gw_comm_params_t params = {
+        .size = state->facts.size, .allgather = allgather, .allgather_arg = state};
+    gw__pmpi.Comm_rank(state->handle, &params.rank);
+    if (gw__pmpi.Comm_get_name(state->handle, state->name, &length) == MPI_SUCCESS && length > 0)
+        params.name = state->name;
+    state->order = agree_order(state->handle);
+    gw_status_t status = gw__library.comm_create(gw__job.context, &params, &state->comm);
+    if (status == GW_OK)
+        return true;
+    /* The library has said why. All ranks got the same status, so all take this way. */
+    state->comm = NULL;
+    state->facts.mismatch = true;
+    return false;
+}
+
+void gw__comm_close(MPI_Comm handle)
+{
+    void *value = NULL;
+    int found = 0;
+    gw__pmpi.Comm_get_attr(handle, gw__job.keyval, &value, &found);
+    if (found)
+        close_state(value);
+}
