@@ -53,8 +53,8 @@ GW_API void gw_topology_summary(const gw_topology_t *topology, gw_topo_summary_t
 GW_API gw_status_t gw_topology_numa(const gw_topology_t *topology, int i, gw_topo_numa_t *out);
 GW_API gw_status_t gw_topology_device(const gw_topology_t *topology, int i, gw_topo_device_t *out);
 
-/* How far a device is from the CPUs in `cpuset` (hwloc list format; NULL: those this thread may run on):
- * 0 same NUMA node, 1 same package, 2 another package, 3 unknown. */
+/* How far a device is from the CPUs in `cpuset` (hwloc list format; NULL: those this thread may run on, and for
+ * a map read from a file those allowed in it): 0 same NUMA node, 1 same package, 2 another package, 3 unknown. */
 GW_API int gw_topology_distance(const gw_topology_t *topology, int device, const char *cpuset);
 
 /* ---- Facts that ranks exchange ----------------------------------------------------------------------- */
@@ -75,7 +75,9 @@ enum {
     GW_IFACE_BRIDGE = 2,        /* docker0, virbr0, ...: of no use to reach other nodes */
     GW_IFACE_LINK_LOCAL = 4,
     GW_IFACE_INFINIBAND = 8,
-    GW_IFACE_DEFAULT_ROUTE = 16
+    GW_IFACE_DEFAULT_ROUTE = 16,
+    GW_IFACE_GATEWAY = 32, /* some route through a gateway leaves here */
+    GW_IFACE_NAMED = 64    /* on the list of GRADWIRE_INTERFACES: the user says that it is a way */
 };
 
 /* One rank's facts: a plain value of fixed size that travels as bytes (little-endian hosts only). */
@@ -102,8 +104,8 @@ GW_API gw_status_t gw_node_group(const gw_node_facts_t *facts, int size, int *no
 /*
  * The interface that rank `rank` uses for this communicator: one whose network reaches every other node of the
  * communicator (same subnet as an interface of theirs, else routed), never a loopback or bridge for remote
- * peers; among several the nearest to the rank, then the fastest, then the first. Ranks of one node: the
- * loopback will do. Same result for a rank wherever it is computed. GW_ERR_NO_DEVICE lists what was tried in `why`.
+ * peers; IPv4 before IPv6; among several the nearest to the rank, then the fastest, then the first. Ranks of one
+ * node: the loopback will do. Same result for a rank wherever it is computed. GW_ERR_NO_DEVICE lists what was tried in `why`.
  */
 GW_API gw_status_t gw_node_choose_iface(const gw_node_facts_t *facts, int size, int rank, char *name, size_t name_size,
                                         char *why, size_t why_size);
