@@ -5,9 +5,9 @@
 
 #include <gradwire/types.h>
 
-/* Library version, and the revision of everything that ranks exchange: ranks of different wire revisions
- * do not compress together. */
-#define GW_VERSION "0.1.0"
+/* Library version, and the revision of everything that ranks exchange: ranks of different wire
+ * revisions do not compress together. */
+#define GW_VERSION       "0.1.0"
 #define GW_WIRE_REVISION 1
 GW_API const char *gw_version(void);
 
@@ -20,15 +20,15 @@ typedef struct gw_setting {
 } gw_setting_t;
 
 /*
- * Reads the settings (defaults, then GRADWIRE_* of the environment, then `overrides`), opens the log and
- * chooses the kernels. The environment is read here and never again.
+ * Reads the settings (defaults, then GRADWIRE_* of the environment, then `overrides`), opens the
+ * log and chooses the kernels. The environment is read here and never again.
  *
- * GW_ERR_BAD_SETTING: a value cannot be used; a sentence that names the setting, the value and what would be
- * allowed is in `why` (may be NULL). Unknown GRADWIRE_* names of the environment only warn.
- * Any thread. Free with gw_context_free after the last communicator is gone.
+ * GW_ERR_BAD_SETTING: a value cannot be used; a sentence that names the setting, the value and what
+ * would be allowed is in `why` (may be NULL). Unknown GRADWIRE_* names of the environment only
+ * warn. Any thread. Free with gw_context_free after the last communicator is gone.
  */
-GW_API gw_status_t gw_context_create(const gw_setting_t *overrides, size_t count, gw_context_t **out,
-                                     char *why, size_t why_size);
+GW_API gw_status_t gw_context_create(const gw_setting_t *overrides, size_t count,
+                                     gw_context_t **out, char *why, size_t why_size);
 
 /* Writes the stats file a last time and frees. NULL is fine. */
 GW_API void gw_context_free(gw_context_t *context);
@@ -40,7 +40,8 @@ GW_API bool gw_context_disabled(const gw_context_t *context);
 GW_API void gw_context_log(gw_context_t *context, gw_log_level_t level, const char *format, ...)
     GW_PRINTF(3, 4);
 
-/* A setting as it is in effect, for `gradwire info`. `origin` is "default", "environment" or "override". */
+/* A setting as it is in effect, for `gradwire info`. `origin` is "default", "environment" or
+ * "override". */
 typedef struct gw_setting_info {
     const char *name, *value, *def, *type, *help, *origin;
 } gw_setting_info_t;
@@ -50,20 +51,28 @@ GW_API gw_status_t gw_setting_at(const gw_context_t *context, size_t i, gw_setti
 
 /*
  * The settings that all ranks of a communicator must share, as one line of text:
- * "version=0.1.0;wire=1;codec=q4;min_bytes=65536;...". Equal texts compress together. At most `size` bytes
- * with the final NUL; GW_ERR_NO_SPACE when it does not fit (GW_AGREEMENT_MAX always does).
+ * "version=0.1.0;wire=1;codec=q4;min_bytes=65536;...". Equal texts compress together. At most
+ * `size` bytes with the final NUL; GW_ERR_NO_SPACE when it does not fit (GW_AGREEMENT_MAX always
+ * does).
  */
 #define GW_AGREEMENT_MAX 512
 GW_API gw_status_t gw_context_agreement(const gw_context_t *context, char *out, size_t size);
 
 /*
- * Compares the agreement texts of all ranks (`size` texts, an empty one: that rank runs without Gradwire).
- * GW_ERR_SETTINGS_DIFFER writes one sentence into `why` that names the ranks and settings that differ. The
- * result is the same on every rank.
+ * Compares the agreement texts of all ranks (`size` texts, an empty one: that rank runs without
+ * Gradwire). GW_ERR_SETTINGS_DIFFER writes one sentence into `why` that names the ranks and
+ * settings that differ. The result is the same on every rank.
  */
-GW_API gw_status_t gw_agreement_compare(const char *const *texts, int size, char *why, size_t why_size);
+GW_API gw_status_t gw_agreement_compare(const char *const *texts, int size, char *why,
+                                        size_t why_size);
 
-/* ---- The decision on one call ------------------------------------------------------------------------ */
+/* The CPU tier of the kernels in use ("avx2"), and the i-th tier that Gradwire knows (NULL behind
+ * the last one) with whether this machine can run it. Static. */
+GW_API const char *gw_kernel_tier(void);
+GW_API const char *gw_kernel_tier_at(size_t i, bool *available);
+
+/* ---- The decision on one call
+ * ------------------------------------------------------------------------ */
 
 /* A call as the application made it. */
 typedef struct gw_call {
@@ -84,33 +93,38 @@ typedef struct gw_comm_facts {
 
 typedef enum gw_plan_kind { GW_PLAN_DIRECT, GW_PLAN_GATHER } gw_plan_kind_t;
 
-/* compress: run it with the context's codec and `plan`. Otherwise the call goes to the original library. */
+/* compress: run it with the context's codec and `plan`. Otherwise the call goes to the original
+ * library. */
 typedef struct gw_decision {
     bool compress;
     gw_reason_t reason; /* GW_REASON_NONE when compress */
     gw_plan_kind_t plan;
 } gw_decision_t;
 
-/* A pure function of the call's type, operation and count, the facts and the settings: never of an address,
- * the kind of memory or a clock. Any thread. */
-GW_API gw_decision_t gw_decide(const gw_context_t *context, const gw_call_t *call, const gw_comm_facts_t *facts);
+/* A pure function of the call's type, operation and count, the facts and the settings: never of an
+ * address, the kind of memory or a clock. Any thread. */
+GW_API gw_decision_t gw_decide(const gw_context_t *context, const gw_call_t *call,
+                               const gw_comm_facts_t *facts);
 
 /* The decision as one line for people: "allreduce f32 sum 1048576 x 2 ranks: q4 direct". */
-GW_API void gw_decision_print(const gw_context_t *context, const gw_call_t *call, const gw_comm_facts_t *facts,
-                              const gw_decision_t *decision, char *out, size_t size);
+GW_API void gw_decision_print(const gw_context_t *context, const gw_call_t *call,
+                              const gw_comm_facts_t *facts, const gw_decision_t *decision,
+                              char *out, size_t size);
 
 /* Counts a call that was handed to the original library. Any thread. */
 GW_API void gw_context_count_passed(gw_context_t *context, gw_reason_t reason);
 
-/* ---- Statistics -------------------------------------------------------------------------------------- */
+/* ---- Statistics
+ * -------------------------------------------------------------------------------------- */
 
 /* Counters of one context or communicator; bytes and times are of compressed calls. */
 typedef struct gw_stats {
     uint64_t calls, compressed, passed;
     uint64_t reasons[GW_REASON_COUNT];
-    uint64_t raw_bytes;   /* count x element size */
-    uint64_t plain_bytes; /* 2 (P-1)/P x raw: what a bandwidth-optimal uncompressed all-reduce sends */
-    uint64_t wire_bytes;  /* bytes this rank sent, headers included */
+    uint64_t raw_bytes; /* count x element size */
+    uint64_t
+        plain_bytes; /* 2 (P-1)/P x raw: what a bandwidth-optimal uncompressed all-reduce sends */
+    uint64_t wire_bytes; /* bytes this rank sent, headers included */
     uint64_t encode_us, wire_us, decode_us, wait_us;
     uint64_t errors, residual_resets, poisoned_buckets;
 } gw_stats_t;

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The settings that ranks must share: as text, and compared. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "context_internal.h"
+
+static const char *byte_order(void)
+{
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? "little" : "big";
+}
+
+gw_status_t gw_context_agreement(const gw_context_t *context, char *out, size_t size)
+{
+    const gw__settings_t *s = &context->settings;
+    int used = snprintf(
+        out, size,
+        "version=%s;wire=%d;byte_order=%s;codec=%s;min_bytes=%zu;gate=%s;plan=%s;seed=%llu;"
+        "transport=%s;disable=%d",
+        GW_VERSION, GW_WIRE_REVISION, byte_order(), s->coder.spec, s->min_bytes,
+        s->text[GW__SETTING_GATE], s->text[GW__SETTING_PLAN], (unsigned long long)s->seed,
+        s->text[GW__SETTING_TRANSPORT], s->disabled);
+    return used < 0 || (size_t)used >= size ? GW_ERR_NO_SPACE : GW_OK;
+}
+
+/* One "key=value" of an agreement text. */
+typedef struct field {
+    const char *key;
+    size_t key_length;
+    const char *value;
+    size_t value_length;
+} field_t;
+
+static bool next_field(const char **cursor, field_t *out)
+{
+    const char *at = *cursor;
+    if (*at == '\0')
+        return false;
+    size_t length = strcspn(at, ";");
+    const char *equals = memchr(at, '=', length);
+    out->key = at;
+    out->key_length = equals ? (size_t)(equals - at) : length;
+    out->value = equals ? equals + 1 : at + length;
+    out->value_length = (size_t)(at + length - out->value);
+    *cursor = at + length + (at[length] == ';');
+    return true;
+}
+
+static bool find_field(const char *text, const field_t *key, field_t *out)
+{
+    while (next_field(&text, out))
+        if (out->key_length == key->key_length && memcmp(out->key, key->key, key->key_length) == 0)
+            return true;
+    return false;
+}
+
+static void append(char *out, size_t size, const char *format, ...) GW_PRINTF(3, 4);
+static void append(char *out, size_t size, const char *format, ...)
+{
+    size_t used = strlen(out);
+    va_list args;
+    va_start(args, format);
+    if (used < size)
+        vsnprintf(out + used, size - used, format, args);
+    va_end(args);
+}
+
+/* Tells in which fields `mine` (of `rank`) and `common` differ. */
+static void explain(const char *mine, const char *common, int rank, char *why, size_t size)
+{
+    field_t a, b;
+    for (const char *cursor = mine; next_field(&cursor, &a);) {
+        bool there = find_field(common, &a, &b);
+        if (there && a.value_length == b.value_length &&
+            memcmp(a.value, b.value, a.value_length) == 0)
+            continue;
+        append(why, size, "; rank %d has %.*s=%.*s", rank, (int)a.key_length, a.key,
+               (int)a.value_length, a.value);
+        if (there)
+            append(why, size, ", most ranks %.*s", (int)b.value_length, b.value);
+    }
+}
+
+/* The text that most ranks have (the first of them on a tie), so that the odd rank out is the one
+ * named. */
+static const char *majority(const char *const *texts, int size)
+{
+    const char *best = "";
+    int best_votes = 0;
+    for (int i = 0; i < size; i++) {
+        int votes = 0;
+        if (texts[i][0] == '\0')
+            continue;
+        for (int j = 0; j < size; j++)
+            votes += strcmp(texts[i], texts[j]) == 0;
+        if (votes > best_votes) {
+            best_votes = votes;
+            best = texts[i];
+        }
+        if (votes > size / 2)
+            break;
+    }
+    return best;
+}
+
+gw_status_t gw_agreement_compare(const char *const *texts, int size, char *why, size_t why_size)
+{
+    if (why_size > 0)
+        why[0] = '\0';
+    const char *common = majority(texts, size);
+    int differ = 0, without = 0;
+    for (int i = 0; i < size; i++) {
+        if (strcmp(texts[i], common) == 0 && common[0])
+            continue;
+        /* A list of all ranks would be of no use to anybody: name the first few. */
+        bool absent = texts[i][0] == '\0';
+        if (differ + without < 4) {
+            if (absent)
+                append(why, why_size, "; rank %d runs without Gradwire", i);
+            else
+                explain(texts[i], common, i, why, why_size);
+        }
+        without += absent;
+        differ += !absent;
+    }
+    if (differ + without == 0)
+        return GW_OK;
+    if (differ + without > 4)
+        append(why, why_size, "; and %d more ranks differ", differ + without - 4);
+    if (strncmp(why, "; ", 2) == 0)
+        memmove(why, why + 2, strlen(why + 2) + 1);
+    return GW_ERR_SETTINGS_DIFFER;
+}

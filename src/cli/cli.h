@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands of `gradwire`: each takes its own argc and argv (argv[0] is the command's name) and
+ * returns the exit status: 0, 1 for a failure, 2 for wrong usage. */
+#ifndef GW_CLI_H
+#define GW_CLI_H
+
+#include <stdio.h>
+
+#include <gradwire/gradwire.h>
+
+int gw_cli_run(int argc, char **argv);
+int gw_cli_info(int argc, char **argv);
+int gw_cli_topo(int argc, char **argv);
+int gw_cli_bench(int argc, char **argv);
+int gw_cli_bench_allreduce(int argc, char **argv);
+
+/* Path of a file that was built or installed beside this program ("lib/gradwire/mpi-openmpi.so"),
+ * relative to the directory above that of the executable. False when it does not fit or the
+ * executable's path is not known. */
+bool gw_cli_path(const char *relative, char *out, size_t size);
+
+/* A JSON string literal. */
+void gw_cli_json_string(FILE *out, const char *text);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `gradwire info`: what this build can do and which settings are in effect. */
+#include <string.h>
+
+#include "cli.h"
+
+static void print_settings(const gw_context_t *context)
+{
+    gw_setting_info_t s;
+    puts("\nsettings (value, origin):");
+    for (size_t i = 0; gw_setting_at(context, i, &s) == GW_OK; i++) {
+        printf("  %-24s %s", s.name, s.value[0] ? s.value : "-");
+        printf("  (%s)\n  %-24s   %s: %s\n", s.origin, "", s.type, s.help);
+    }
+}
+
+static void print_params(const gw_codec_t *codec)
+{
+    for (const gw_codec_param_t *p = codec->params; p && p->name; p++) {
+        printf("      %s=%s  ", p->name, p->def);
+        if (p->type == GW_PARAM_INT || p->type == GW_PARAM_REAL)
+            printf("%g to %g: ", p->min, p->max);
+        else if (p->type == GW_PARAM_CHOICE)
+            printf("%s: ", p->choices);
+        else
+            printf("on|off: ");
+        printf("%s\n", p->help);
+    }
+}
+
+static void print_text(const gw_context_t *context)
+{
+    printf("gradwire %s (wire revision %d)\n\nkernels: %s in use;", gw_version(), GW_WIRE_REVISION,
+           gw_kernel_tier());
+    bool available;
+    const char *tier;
+    for (size_t i = 0; (tier = gw_kernel_tier_at(i, &available)); i++)
+        printf(" %s%s", tier, available ? "" : " (not on this machine)");
+    puts("\n\ncodecs:");
+    const gw_codec_t *codec;
+    for (size_t i = 0; (codec = gw_codec_at(i)); i++) {
+        printf("  %-12s %s, id %u: %s\n", codec->names, codec->family, codec->id, codec->summary);
+        print_params(codec);
+    }
+    puts("\ntransports:");
+    const char *name;
+    for (size_t i = 0; (name = gw_transport_name_at(i)); i++) {
+        const gw_transport_t *t;
+        char why[256] = "";
+        if (gw_transport_find(name, &t, why, sizeof why) == GW_OK &&
+            (!t->probe || t->probe(why, sizeof why) == GW_OK))
+            printf("  %-12s %s\n", name, t->summary);
+        else
+            printf("  %-12s not usable here: %s\n", name, why);
+    }
+    print_settings(context);
+}
+
+static void json_param(const gw_codec_param_t *p, bool first)
+{
+    static const char *const types[] = {"int", "real", "switch", "choice"};
+    printf("%s{\"name\": \"%s\", \"type\": \"%s\", \"default\": \"%s\"", first ? "" : ", ", p->name,
+           types[p->type], p->def);
+    if (p->type == GW_PARAM_INT || p->type == GW_PARAM_REAL)
+        printf(", \"min\": %g, \"max\": %g", p->min, p->max);
+    if (p->type == GW_PARAM_CHOICE)
+        printf(", \"choices\": \"%s\"", p->choices);
+    printf(", \"help\": ");
+    gw_cli_json_string(stdout, p->help);
+    putchar('}');
+}
+
+static void json_codecs(void)
+{
+    const gw_codec_t *codec;
+    for (size_t i = 0; (codec = gw_codec_at(i)); i++) {
+        printf("%s{\"names\": \"%s\", \"family\": \"%s\", \"id\": %u, \"lossy\": %s, \"summary\": ",
+               i ? ", " : "", codec->names, codec->family, codec->id,
+               codec->flags & GW_CODEC_LOSSY ? "true" : "false");
+        gw_cli_json_string(stdout, codec->summary);
+        printf(", \"params\": [");
+        for (const gw_codec_param_t *p = codec->params; p && p->name; p++)
+            json_param(p, p == codec->params);
+        printf("]}");
+    }
+}
+
+static void json_transports(void)
+{
+    const char *name;
+    for (size_t i = 0; (name = gw_transport_name_at(i)); i++) {
+        const gw_transport_t *t = NULL;
+        char why[256] = "";
+        bool usable = gw_transport_find(name, &t, why, sizeof why) == GW_OK &&
+                      (!t->probe || t->probe(why, sizeof why) == GW_OK);
+        printf("%s{\"name\": \"%s\", \"usable\": %s, \"%s\": ", i ? ", " : "", name,
+               usable ? "true" : "false", usable ? "summary" : "reason");
+        gw_cli_json_string(stdout, usable ? t->summary : why);
+        putchar('}');
+    }
+}
+
+static void json_settings(const gw_context_t *context)
+{
+    gw_setting_info_t s;
+    for (size_t i = 0; gw_setting_at(context, i, &s) == GW_OK; i++) {
+        printf("%s{\"name\": \"%s\", \"value\": ", i ? ", " : "", s.name);
+        gw_cli_json_string(stdout, s.value);
+        printf(", \"default\": ");
+        gw_cli_json_string(stdout, s.def);
+        printf(", \"type\": \"%s\", \"origin\": \"%s\", \"help\": ", s.type, s.origin);
+        gw_cli_json_string(stdout, s.help);
+        putchar('}');
+    }
+}
+
+static void print_json(const gw_context_t *context)
+{
+    printf("{\"version\": \"%s\", \"wire_revision\": %d, \"kernels\": {\"in_use\": \"%s\", "
+           "\"tiers\": [",
+           gw_version(), GW_WIRE_REVISION, gw_kernel_tier());
+    bool available;
+    const char *tier;
+    for (size_t i = 0; (tier = gw_kernel_tier_at(i, &available)); i++)
+        printf("%s{\"name\": \"%s\", \"available\": %s}", i ? ", " : "", tier,
+               available ? "true" : "false");
+    printf("]}, \"codecs\": [");
+    json_codecs();
+    printf("], \"transports\": [");
+    json_transports();
+    printf("], \"settings\": [");
+    json_settings(context);
+    puts("]}");
+}
+
+/* The settings table as Markdown, for the README. */
+static void print_markdown(void)
+{
+    gw_setting_info_t s;
+    puts("| setting | default | values | meaning |\n|---|---|---|---|");
+    for (size_t i = 0; gw_setting_at(NULL, i, &s) == GW_OK; i++) {
+        printf("| %s | %s | ", s.name, s.def);
+        for (const char *c = s.type; *c; c++)
+            printf(*c == '|' ? "\\%c" : "%c", *c);
+        printf(" | %s |\n", s.help);
+    }
+}
+
+int gw_cli_info(int argc, char **argv)
+{
+    const char *form = argc == 2 ? argv[1] : "";
+    if (argc > 2 || (argc == 2 && strcmp(form, "--json") != 0 && strcmp(form, "--markdown") != 0)) {
+        bool help = argc == 2 && strcmp(form, "--help") == 0;
+        fputs("usage: gradwire info [--json | --markdown]\n"
+              "  --json      one JSON object\n"
+              "  --markdown  the settings table as the README has it\n",
+              help ? stdout : stderr);
+        return help ? 0 : 2;
+    }
+    if (strcmp(form, "--markdown") == 0) {
+        print_markdown();
+        return 0;
+    }
+    gw_context_t *context;
+    char why[256] = "";
+    if (gw_context_create(NULL, 0, &context, why, sizeof why) != GW_OK) {
+        fprintf(stderr, "gradwire info: %s\n", why);
+        return 1;
+    }
+    if (argc == 2)
+        print_json(context);
+    else
+        print_text(context);
+    gw_context_free(context);
+    return 0;
+}

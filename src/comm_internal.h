@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of src/ know of a communicator. */
+#ifndef GW_COMM_INTERNAL_H
+#define GW_COMM_INTERNAL_H
+
+#include <gradwire/comm.h>
+#include <gradwire/topology.h>
+
+#include "context_internal.h"
+#include "engine.h"
+#include "residual.h"
+
+struct gw_comm {
+    gw_context_t *context;
+    int rank, size;
+    uint32_t id; /* rank 0's count of communicators: equal on all ranks */
+    char name[64];
+    const gw_transport_t *transport;
+    gw_link_t *link;
+    gw__engine_t engine;
+    gw__residual_store_t residuals;
+    gw__stats_page_t *page; /* owned by the context's book; NULL when the book is full */
+    gw_stats_t stats;
+    uint64_t calls;     /* calls that went over the link */
+    gw_status_t failed; /* sticky */
+    int failed_rank;
+    char error[512];
+    char description[96];
+};
+
+/*
+ * The collective part of making a communicator: compares settings, exchanges facts, opens the link,
+ * exchanges addresses. Fills transport, link and id. All ranks return the same status; `error`
+ * tells why.
+ */
+gw_status_t gw__comm_connect(gw_comm_t *comm, const gw_comm_params_t *params);
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The context: settings, log and statistics that the communicators of one rank share. */
+#include "context_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels.h"
+
+/* All contexts, so that figures are written also when the program exits without freeing them. */
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static gw_context_t *all;
+static pid_t all_pid;
+
+gw_status_t gw_context_create(const gw_setting_t *overrides, size_t count, gw_context_t **out,
+                              char *why, size_t why_size)
+{
+    char unused[1];
+    if (!why) {
+        why = unused;
+        why_size = sizeof unused;
+    }
+    if (!out || (count > 0 && !overrides))
+        return GW_ERR_INVALID;
+    gw_context_t *context = calloc(1, sizeof *context);
+    if (!context)
+        return GW_ERR_NO_MEMORY;
+    gw_status_t status = gw__settings_read(&context->settings, overrides, count, why, why_size);
+    if (status == GW_OK)
+        status = gw__kernels_select(context->settings.text[GW__SETTING_KERNELS], why, why_size);
+    if (status != GW_OK)
+        goto undo_context;
+    const char *file = context->settings.text[GW__SETTING_LOG_FILE];
+    status = gw__log_open(&context->log, context->settings.log_level, file);
+    if (status != GW_OK) {
+        snprintf(why, why_size, "GRADWIRE_LOG_FILE=%s: cannot be opened for writing", file);
+        status = GW_ERR_BAD_SETTING;
+        goto undo_context;
+    }
+    pthread_mutex_init(&context->lock, NULL);
+    context->stats.size = 1;
+    if (context->settings.unknown[0])
+        gw_context_log(context, GW_LOG_WARN, "unknown setting: %s", context->settings.unknown);
+    pthread_mutex_lock(&all_lock);
+    context->next = all;
+    all = context;
+    all_pid = getpid();
+    pthread_mutex_unlock(&all_lock);
+    *out = context;
+    return GW_OK;
+
+undo_context:
+    free(context);
+    return status;
+}
+
+void gw_context_free(gw_context_t *context)
+{
+    if (!context)
+        return;
+    pthread_mutex_lock(&all_lock);
+    for (gw_context_t **p = &all; *p; p = &(*p)->next)
+        if (*p == context) {
+            *p = context->next;
+            break;
+        }
+    pthread_mutex_unlock(&all_lock);
+    gw_context_write_stats(context);
+    gw__stats_book_clear(&context->stats);
+    pthread_mutex_destroy(&context->lock);
+    gw__log_close(&context->log);
+    free(context);
+}
+
+/* At exit: the last figures of contexts that nobody freed. Not in a forked child, whose figures are
+ * copies. */
+__attribute__((destructor)) static void write_last_figures(void)
+{
+    if (!all || getpid() != all_pid || pthread_mutex_trylock(&all_lock) != 0)
+        return;
+    for (gw_context_t *c = all; c; c = c->next)
+        gw_context_write_stats(c);
+    pthread_mutex_unlock(&all_lock);
+}
+
+bool gw_context_disabled(const gw_context_t *context)
+{
+    return context->settings.disabled;
+}
+
+void gw_context_log(gw_context_t *context, gw_log_level_t level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    gw__log_write(&context->log, level, format, args);
+    va_end(args);
+}
+
+gw_status_t gw_setting_at(const gw_context_t *context, size_t i, gw_setting_info_t *out)
+{
+    static const struct gw_setting_info rows[] = {
+#define ROW(id, name_, def_, type_, help_)                                                         \
+    {.name = name_, .value = def_, .def = def_, .type = type_, .help = help_, .origin = "default"},
+        GW__SETTINGS_TABLE(ROW)
+#undef ROW
+    };
+    static const char *const origins[] = {"default", "environment", "override"};
+    if (i >= GW__SETTING_COUNT)
+        return GW_ERR_NOT_FOUND;
+    *out = rows[i];
+    if (context) {
+        out->value = context->settings.text[i];
+        out->origin = origins[context->settings.origin[i]];
+    }
+    return GW_OK;
+}
+
+const char *gw_kernel_tier(void)
+{
+    return gw__kernels_tier();
+}
+
+const char *gw_kernel_tier_at(size_t i, bool *available)
+{
+    const char *tier = gw__kernels_known(i);
+    *available = tier && gw__kernels_of(tier) != NULL;
+    return tier;
+}
+
+void gw_context_set_rank(gw_context_t *context, int rank, int size)
+{
+    pthread_mutex_lock(&context->lock);
+    context->stats.rank = rank;
+    context->stats.size = size;
+    context->log.rank = size > 1 ? rank : -1;
+    pthread_mutex_unlock(&context->lock);
+}
+
+void gw_context_stats(const gw_context_t *context, gw_stats_t *out)
+{
+    pthread_mutex_lock((pthread_mutex_t *)&context->lock);
+    *out = context->stats.total;
+    pthread_mutex_unlock((pthread_mutex_t *)&context->lock);
+}
+
+static gw_status_t write_locked(gw_context_t *context)
+{
+    const char *pattern = context->settings.text[GW__SETTING_STATS];
+    return pattern[0] ? gw__stats_write(&context->stats, pattern) : GW_OK;
+}
+
+gw_status_t gw_context_write_stats(gw_context_t *context)
+{
+    pthread_mutex_lock(&context->lock);
+    gw_status_t status = write_locked(context);
+    pthread_mutex_unlock(&context->lock);
+    if (status != GW_OK)
+        gw_context_log(context, GW_LOG_WARN, "stats file %s: cannot be written",
+                       context->settings.text[GW__SETTING_STATS]);
+    return status;
+}
+
+void gw__context_count(gw_context_t *context, gw__stats_page_t *page, const gw__stats_call_t *call)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    pthread_mutex_lock(&context->lock);
+    gw__stats_add(&context->stats.total, NULL, call);
+    if (page)
+        gw__stats_add(&page->total, page->classes, call);
+    if (context->settings.text[GW__SETTING_STATS][0] && now.tv_sec != context->stats.written) {
+        context->stats.written = now.tv_sec;
+        write_locked(context);
+    }
+    pthread_mutex_unlock(&context->lock);
+}
+
+void gw_context_count_passed(gw_context_t *context, gw_reason_t reason)
+{
+    gw__context_count(context, NULL, &(gw__stats_call_t){.reason = reason});
+}
+
+bool gw__context_take_residual(gw_context_t *context, size_t bytes)
+{
+    pthread_mutex_lock(&context->lock);
+    bool fits = bytes <= context->settings.residual_bytes &&
+                context->residual_bytes <= context->settings.residual_bytes - bytes;
+    if (fits)
+        context->residual_bytes += bytes;
+    pthread_mutex_unlock(&context->lock);
+    return fits;
+}
+
+void gw__context_give_residual(gw_context_t *context, size_t bytes)
+{
+    pthread_mutex_lock(&context->lock);
+    context->residual_bytes -= bytes;
+    pthread_mutex_unlock(&context->lock);
+}

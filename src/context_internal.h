@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of src/ know of a context. */
+#ifndef GW_CONTEXT_INTERNAL_H
+#define GW_CONTEXT_INTERNAL_H
+
+#include <pthread.h>
+
+#include <gradwire/context.h>
+
+#include "log.h"
+#include "settings.h"
+#include "stats.h"
+
+struct gw_context {
+    gw__settings_t settings;
+    gw__log_t log;
+    pthread_mutex_t lock;   /* of everything below */
+    gw__stats_book_t stats; /* counters of the process and of its communicators */
+    size_t residual_bytes;  /* held by the residual stores of all communicators */
+    uint32_t comms_created;
+    struct gw_context *next; /* all contexts of the process, for the last write at exit */
+};
+
+/* Counts one finished call in the context and, when given, on a communicator's page; writes the
+ * stats file when the last write is a second old. Any thread. */
+void gw__context_count(gw_context_t *context, gw__stats_page_t *page, const gw__stats_call_t *call);
+
+/* Adds or gives back `bytes` of the residual budget; false when that would pass the bound. Any
+ * thread. */
+bool gw__context_take_residual(gw_context_t *context, size_t bytes);
+void gw__context_give_residual(gw_context_t *context, size_t bytes);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's computing tasks and its working memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "hash.h"
+#include "kernels.h"
+
+enum { ALIGNMENT = 64 };
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+}
+
+/* Takes the next piece of the working memory; with base NULL it only counts. */
+static void *take(uint8_t *base, size_t *used, size_t bytes)
+{
+    void *piece = base ? base + *used : NULL;
+    *used += aligned(bytes);
+    return piece;
+}
+
+static size_t lay_out(gw__engine_t *engine, const gw__engine_call_t *call, size_t frame_capacity,
+                      uint8_t *base)
+{
+    uint32_t tasks = gw__plan_max_tasks(call->plan.kind, engine->size);
+    uint32_t buffers = gw__plan_max_buffers(call->plan.kind, engine->size);
+    size_t used = 0;
+    for (int w = 0; w < GW__WINDOW; w++) {
+        gw__round_t *round = &engine->rounds[w];
+        round->task = take(base, &used, tasks * sizeof *round->task);
+        round->request = take(base, &used, tasks * sizeof *round->request);
+        round->frame_length = take(base, &used, buffers * sizeof *round->frame_length);
+        round->state = take(base, &used, tasks * sizeof *round->state);
+        round->frames = take(base, &used, buffers * frame_capacity);
+        round->sum = take(base, &used, call->plan.chunk * sizeof *round->sum);
+    }
+    return used;
+}
+
+gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *call)
+{
+    engine->frame_capacity = aligned(gw_frame_bound(call->coder, call->dtype, call->plan.chunk));
+    size_t bytes = lay_out(engine, call, engine->frame_capacity, NULL);
+    if (bytes > engine->memory_bytes) {
+        free(engine->memory);
+        engine->memory_bytes = 0;
+        engine->memory = aligned_alloc(ALIGNMENT, aligned(bytes));
+        if (!engine->memory)
+            return GW_ERR_NO_MEMORY;
+        engine->memory_bytes = bytes;
+    }
+    lay_out(engine, call, engine->frame_capacity, engine->memory);
+    return GW_OK;
+}
+
+uint8_t *gw__engine_frame(const gw__engine_t *engine, const gw__round_t *round,
+                          const gw__task_t *task)
+{
+    return round->frames + (size_t)task->buffer * engine->frame_capacity;
+}
+
+static gw_status_t encode(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+                          const void *src, gw_dtype_t src_dtype)
+{
+    const gw__engine_call_t *call = engine->call;
+    gw_encode_t in = {
+        .src = src,
+        .src_dtype = src_dtype,
+        .wire_dtype = call->dtype,
+        .residual = call->residual ? call->residual + task->first : NULL,
+        .count = task->count,
+        .first = task->first,
+        .key = gw__mix64(call->key ^ (uint64_t)engine->rank << 1 ^ (uint64_t)task->stage),
+    };
+    gw_status_t status =
+        gw_frame_encode(call->coder, &in, gw__engine_frame(engine, round, task),
+                        engine->frame_capacity, &round->frame_length[task->buffer]);
+    engine->figures.poisoned += in.poisoned;
+    return status;
+}
+
+static gw_status_t decode(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+                          gw_decode_mode_t mode, void *dst, gw_dtype_t dst_dtype)
+{
+    gw_decode_t io = {
+        .payload = gw__engine_frame(engine, round, task),
+        .length = round->frame_length[task->buffer],
+        .wire_dtype = engine->call->dtype,
+        .count = task->count,
+        .first = task->first,
+        .mode = mode,
+        .dst = dst,
+        .dst_dtype = dst_dtype,
+    };
+    return gw_frame_decode(engine->call->coder, &io);
+}
+
+/* Own elements into the sum: what decoding an uncompressed payload does. */
+static gw_status_t copy(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+                        const uint8_t *own, size_t element)
+{
+    gw_decode_t io = {
+        .payload = own,
+        .length = task->count * element,
+        .wire_dtype = engine->call->dtype,
+        .count = task->count,
+        .first = task->first,
+        .mode = task->opens ? GW_DECODE_STORE : GW_DECODE_ADD,
+        .dst = round->sum,
+        .dst_dtype = GW_F32,
+    };
+    return engine->raw.family->decode(&engine->raw, &io);
+}
+
+static gw_status_t store_sum(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+                             uint8_t *out, size_t element)
+{
+    gw_encode_t in = {
+        .src = round->sum,
+        .src_dtype = GW_F32,
+        .wire_dtype = engine->call->dtype,
+        .count = task->count,
+        .first = task->first,
+    };
+    size_t length;
+    return engine->raw.family->encode(&engine->raw, &in, out, task->count * element, &length);
+}
+
+static void scale_sum(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task)
+{
+    if (engine->call->scale != 1.0f)
+        gw__kernels()->sum.scale(round->sum, engine->call->scale, task->count);
+}
+
+gw_status_t gw__engine_compute(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task)
+{
+    const gw__engine_call_t *call = engine->call;
+    size_t element = gw_dtype_size(call->dtype);
+    const uint8_t *own = (const uint8_t *)call->send + task->first * element;
+    uint8_t *out = (uint8_t *)call->recv + task->first * element;
+    switch (task->kind) {
+    case GW__TASK_ENCODE:
+        return encode(engine, round, task, own, call->dtype);
+    case GW__TASK_COPY:
+        return copy(engine, round, task, own, element);
+    case GW__TASK_DECODE_ADD:
+        return decode(engine, round, task, task->opens ? GW_DECODE_STORE : GW_DECODE_ADD,
+                      round->sum, GW_F32);
+    case GW__TASK_SUM_ENCODE:
+        scale_sum(engine, round, task);
+        return encode(engine, round, task, round->sum, GW_F32);
+    case GW__TASK_SUM_STORE:
+        scale_sum(engine, round, task);
+        return store_sum(engine, round, task, out, element);
+    case GW__TASK_DECODE_STORE:
+        return decode(engine, round, task, GW_DECODE_STORE, out, call->dtype);
+    case GW__TASK_SEND:
+    case GW__TASK_RECV:
+    case GW__TASK_KINDS:
+        break;
+    }
+    return GW_ERR_INTERNAL;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans: shards, chunks and rounds; what the plan kinds share. */
+#include "plan.h"
+
+#include <stdlib.h>
+
+void gw__plan_init(gw__plan_t *plan, gw_plan_kind_t kind, int rank, int size, size_t count,
+                   size_t grain, size_t chunk)
+{
+    size_t shards = kind == GW_PLAN_DIRECT ? (size_t)size : 1;
+    size_t grains = count / grain + (count % grain != 0);
+    *plan = (gw__plan_t){.kind = kind, .rank = rank, .size = size, .count = count, .grain = grain};
+    plan->per_shard = grains / shards;
+    plan->extra = grains % shards;
+    size_t longest = plan->per_shard + (plan->extra > 0);
+    size_t per_chunk = chunk / grain > 0 ? chunk / grain : 1;
+    if (longest / per_chunk >= GW__PLAN_MAX_ROUNDS)
+        per_chunk = longest / (GW__PLAN_MAX_ROUNDS - 1) + 1;
+    if (per_chunk > longest)
+        per_chunk = longest;
+    plan->chunk = per_chunk * grain;
+    plan->rounds = (uint32_t)(longest / per_chunk + (longest % per_chunk != 0));
+}
+
+size_t gw__plan_shard(const gw__plan_t *plan, int shard)
+{
+    size_t s = (size_t)shard;
+    size_t first = (s * plan->per_shard + (s < plan->extra ? s : plan->extra)) * plan->grain;
+    return first < plan->count ? first : plan->count;
+}
+
+bool gw__plan_chunk(const gw__plan_t *plan, int shard, uint32_t k, size_t *first, size_t *count)
+{
+    size_t begin = 0, end = plan->count;
+    if (plan->kind == GW_PLAN_DIRECT) {
+        begin = gw__plan_shard(plan, shard);
+        end = gw__plan_shard(plan, shard + 1);
+    }
+    if (k >= plan->rounds || (end - begin) / plan->chunk < k || begin + k * plan->chunk >= end)
+        return false;
+    *first = begin + k * plan->chunk;
+    *count = end - *first < plan->chunk ? end - *first : plan->chunk;
+    return true;
+}
+
+uint32_t gw__task_append(gw__task_list_t *list, gw__task_t task)
+{
+    list->tasks[list->count] = task;
+    return list->count++;
+}
+
+uint32_t gw__plan_max_tasks(gw_plan_kind_t kind, int size)
+{
+    uint32_t p = (uint32_t)size;
+    /* direct: encode, send, recv, add, send the sum, recv a sum, store it: 7 per peer, 3 of its
+     * own; gather: send, recv, add per peer, encode, add, store of its own. */
+    return kind == GW_PLAN_DIRECT ? 7 * p + 3 : 3 * p + 3;
+}
+
+uint32_t gw__plan_max_buffers(gw_plan_kind_t kind, int size)
+{
+    uint32_t p = (uint32_t)size;
+    return kind == GW_PLAN_DIRECT ? 3 * p : p;
+}
+
+uint32_t gw__plan_round(const gw__plan_t *plan, uint32_t k, gw__task_t *out)
+{
+    return plan->kind == GW_PLAN_DIRECT ? gw__plan_direct_round(plan, k, out)
+                                        : gw__plan_gather_round(plan, k, out);
+}
+
+const char *gw__plan_kind_name(gw_plan_kind_t kind)
+{
+    return kind == GW_PLAN_DIRECT ? "direct" : "gather";
+}
+
+const char *gw__task_kind_name(gw__task_kind_t kind)
+{
+    static const char *const names[GW__TASK_KINDS] = {
+        "ENCODE", "SEND", "RECV", "COPY", "DECODE_ADD", "SUM_ENCODE", "SUM_STORE", "DECODE_STORE"};
+    return names[kind];
+}
+
+static void print_task(const gw__task_t *t, uint32_t round, uint32_t id, FILE *out)
+{
+    fprintf(out, "%u.%u %s %s [%zu,%zu) buffer %u", round, id, gw__task_kind_name(t->kind),
+            t->stage == GW__PUSH ? "push" : "pull", t->first, t->first + t->count, t->buffer);
+    if (t->peer >= 0)
+        fprintf(out, " peer %d", t->peer);
+    for (int d = 0; d < 2; d++)
+        if (t->dep[d] != GW__NO_TASK)
+            fprintf(out, " after %u.%u", round, t->dep[d]);
+    fputs(t->opens ? " opens\n" : "\n", out);
+}
+
+void gw__plan_print(const gw__plan_t *plan, FILE *out)
+{
+    fprintf(out, "%s rank %d of %d: %zu elements, chunks of %zu, %u rounds\n",
+            gw__plan_kind_name(plan->kind), plan->rank, plan->size, plan->count, plan->chunk,
+            plan->rounds);
+    gw__task_t *tasks = calloc(gw__plan_max_tasks(plan->kind, plan->size), sizeof *tasks);
+    for (uint32_t k = 0; tasks && k < plan->rounds; k++) {
+        uint32_t n = gw__plan_round(plan, k, tasks);
+        for (uint32_t i = 0; i < n; i++)
+            print_task(&tasks[i], k, i, out);
+    }
+    free(tasks);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans: one rank's tasks of an all-reduce, as pure data. */
+#ifndef GW_PLAN_H
+#define GW_PLAN_H
+
+#include <stdio.h>
+
+#include <gradwire/context.h>
+
+/*
+ * A call is cut into shards (one per owner; `gather` has one for all) and these into chunks. Round
+ * k holds the k-th chunk of every shard and everything that is done to it. Tasks depend on tasks of
+ * their own round only, so that any number of rounds can be under way; the engine bounds that
+ * number, and with it the memory.
+ */
+typedef enum gw__task_kind {
+    GW__TASK_ENCODE,       /* own elements [first, first + count) -> frame `buffer` */
+    GW__TASK_SEND,         /* frame `buffer` -> peer */
+    GW__TASK_RECV,         /* peer -> frame `buffer` */
+    GW__TASK_COPY,         /* own elements -> sum: stored when `opens`, else added */
+    GW__TASK_DECODE_ADD,   /* frame `buffer` -> sum: stored when `opens`, else added */
+    GW__TASK_SUM_ENCODE,   /* sum -> frame `buffer` */
+    GW__TASK_SUM_STORE,    /* sum -> output */
+    GW__TASK_DECODE_STORE, /* frame `buffer` -> output */
+    GW__TASK_KINDS
+} gw__task_kind_t;
+
+typedef enum gw__stage { GW__PUSH, GW__PULL } gw__stage_t;
+
+enum { GW__NO_TASK = 0xFFFFFFFFu };
+
+typedef struct gw__task {
+    gw__task_kind_t kind;
+    gw__stage_t stage;
+    bool opens;      /* first contribution to the sum */
+    int peer;        /* SEND, RECV, DECODE_*: the other rank (own rank for an own frame); else -1 */
+    uint32_t buffer; /* frame buffer of the round */
+    size_t first, count; /* elements of the call */
+    uint32_t dep[2];     /* tasks of the round that come before, or GW__NO_TASK */
+} gw__task_t;
+
+typedef struct gw__plan {
+    gw_plan_kind_t kind;
+    int rank, size;
+    size_t count, grain;
+    size_t chunk;     /* elements of a chunk: a multiple of the grain */
+    size_t per_shard; /* grains of a shard; the first `extra` shards have one more */
+    size_t extra;
+    uint32_t rounds;
+} gw__plan_t;
+
+/*
+ * Sets up a plan for `count` > 0 elements over `size` > 1 ranks. `chunk` is a wish: it is rounded
+ * to the grain, and enlarged until the number of rounds fits a message tag (GW__PLAN_MAX_ROUNDS). A
+ * pure function of its arguments.
+ */
+enum { GW__PLAN_MAX_ROUNDS = 1 << 22 };
+void gw__plan_init(gw__plan_t *plan, gw_plan_kind_t kind, int rank, int size, size_t count,
+                   size_t grain, size_t chunk);
+
+/* Upper limits for one round: tasks, and frame buffers of at most `chunk` elements each. */
+uint32_t gw__plan_max_tasks(gw_plan_kind_t kind, int size);
+uint32_t gw__plan_max_buffers(gw_plan_kind_t kind, int size);
+
+/* Writes the tasks of round k; returns their number. Tasks come after those that they depend on. */
+uint32_t gw__plan_round(const gw__plan_t *plan, uint32_t k, gw__task_t *out);
+
+/* First element of a shard; shard `size` ends at count. */
+size_t gw__plan_shard(const gw__plan_t *plan, int shard);
+
+const char *gw__plan_kind_name(gw_plan_kind_t kind);
+const char *gw__task_kind_name(gw__task_kind_t kind);
+
+/* One line per task, for people and for tests. */
+void gw__plan_print(const gw__plan_t *plan, FILE *out);
+
+/* What the generators share: a task list that grows. */
+typedef struct gw__task_list {
+    gw__task_t *tasks;
+    uint32_t count;
+} gw__task_list_t;
+uint32_t gw__task_append(gw__task_list_t *list, gw__task_t task);
+
+/* The chunk of a shard that belongs to round k; false when it has none. */
+bool gw__plan_chunk(const gw__plan_t *plan, int shard, uint32_t k, size_t *first, size_t *count);
+
+/* The generators, one per plan kind. */
+uint32_t gw__plan_direct_round(const gw__plan_t *plan, uint32_t k, gw__task_t *out);
+uint32_t gw__plan_gather_round(const gw__plan_t *plan, uint32_t k, gw__task_t *out);
+
+#endif

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the settings: defaults, then the environment, then what the caller overrides. */
+#include "settings.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const struct {
+    const char *name, *def, *type, *help;
+} table[GW__SETTING_COUNT] = {
+#define ROW(id, name, def, type, help) {name, def, type, help},
+    GW__SETTINGS_TABLE(ROW)
+#undef ROW
+};
+
+/* Names with our prefix that belong to scripts or to single transports, not to this table. */
+static const char *const foreign[] = {"GRADWIRE_UCX_", "GRADWIRE_BUILD"};
+
+static bool is_foreign(const char *entry)
+{
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+        if (strncmp(entry, foreign[i], strlen(foreign[i])) == 0)
+            return true;
+    return false;
+}
+
+static int find(const char *name, size_t length)
+{
+    for (int i = 0; i < GW__SETTING_COUNT; i++)
+        if (strlen(table[i].name) == length && memcmp(table[i].name, name, length) == 0)
+            return i;
+    return -1;
+}
+
+/* Levenshtein distance of two short names; the longer part beyond 63 characters is ignored. */
+static int distance(const char *a, size_t na, const char *b)
+{
+    int row[64];
+    size_t nb = strlen(b);
+    nb = nb > 63 ? 63 : nb;
+    for (size_t j = 0; j <= nb; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= na; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= nb; j++) {
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+        }
+    }
+    return row[nb];
+}
+
+static const char *closest(const char *name, size_t length)
+{
+    int best = 0, best_distance = 1 << 20;
+    for (int i = 0; i < GW__SETTING_COUNT; i++) {
+        int d = distance(name, length, table[i].name);
+        if (d < best_distance) {
+            best = i;
+            best_distance = d;
+        }
+    }
+    return table[best].name;
+}
+
+static void set(gw__settings_t *s, int id, const char *value, gw__origin_t origin)
+{
+    snprintf(s->text[id], sizeof s->text[id], "%s", value);
+    s->origin[id] = origin;
+}
+
+static void note_unknown(gw__settings_t *s, const char *entry, size_t length)
+{
+    size_t used = strlen(s->unknown);
+    snprintf(s->unknown + used, sizeof s->unknown - used, "%s%.*s (did you mean %s?)",
+             used ? ", " : "", (int)length, entry, closest(entry, length));
+}
+
+static gw_status_t read_environment(gw__settings_t *s, char *why, size_t why_size)
+{
+    for (char **e = environ; e && *e; e++) {
+        const char *equals = strchr(*e, '=');
+        if (!equals || strncmp(*e, "GRADWIRE_", 9) != 0 || is_foreign(*e))
+            continue;
+        size_t length = (size_t)(equals - *e);
+        int id = find(*e, length);
+        if (id < 0) {
+            note_unknown(s, *e, length);
+        } else if (strlen(equals + 1) >= GW__SETTING_TEXT_MAX) {
+            snprintf(why, why_size, "%s: value longer than %d bytes", table[id].name,
+                     GW__SETTING_TEXT_MAX - 1);
+            return GW_ERR_BAD_SETTING;
+        } else if (equals[1] != '\0') {
+            set(s, id, equals + 1, GW__FROM_ENVIRONMENT);
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status_t read_overrides(gw__settings_t *s, const gw_setting_t *overrides, size_t count,
+                                  char *why, size_t why_size)
+{
+    for (size_t i = 0; i < count; i++) {
+        int id = find(overrides[i].name, strlen(overrides[i].name));
+        if (id < 0 || strlen(overrides[i].value) >= GW__SETTING_TEXT_MAX) {
+            snprintf(why, why_size, "%s: %s", overrides[i].name,
+                     id < 0 ? "no such setting" : "value too long");
+            return GW_ERR_BAD_SETTING;
+        }
+        set(s, id, overrides[i].value, GW__FROM_OVERRIDE);
+    }
+    return GW_OK;
+}
+
+gw_status_t gw__parse_bytes(const char *text, size_t *out)
+{
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (end == text || errno != 0 || text[0] == '-' || text[0] == '+')
+        return GW_ERR_BAD_SETTING;
+    unsigned shift = 0;
+    if (*end == 'K' || *end == 'k')
+        shift = 10;
+    else if (*end == 'M' || *end == 'm')
+        shift = 20;
+    else if (*end == 'G' || *end == 'g')
+        shift = 30;
+    end += shift > 0;
+    if (*end != '\0' || value > (SIZE_MAX >> 1 >> shift))
+        return GW_ERR_BAD_SETTING;
+    *out = (size_t)value << shift;
+    return GW_OK;
+}
+
+/* The position of `text` in a list "a|b|c", or -1. */
+static int choice(const char *text, const char *list)
+{
+    size_t length = strlen(text);
+    for (int i = 0; *list; i++) {
+        size_t word = strcspn(list, "|");
+        if (word == length && memcmp(list, text, length) == 0)
+            return i;
+        list += word + (list[word] == '|');
+    }
+    return -1;
+}
+
+static gw_status_t bad(const gw__settings_t *s, gw__setting_id_t id, const char *allowed, char *why,
+                       size_t size)
+{
+    snprintf(why, size, "%s=%s: %s", table[id].name, s->text[id], allowed);
+    return GW_ERR_BAD_SETTING;
+}
+
+static gw_status_t parse_choices(gw__settings_t *s, char *why, size_t size)
+{
+    static const gw__setting_id_t ids[] = {GW__SETTING_GATE, GW__SETTING_PLAN, GW__SETTING_LOG,
+                                           GW__SETTING_DISABLE, GW__SETTING_TRANSPORT};
+    int value[GW__SETTING_COUNT] = {0};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        value[ids[i]] = choice(s->text[ids[i]], table[ids[i]].type);
+        if (value[ids[i]] < 0) {
+            char allowed[128];
+            snprintf(allowed, sizeof allowed, "must be one of %s", table[ids[i]].type);
+            return bad(s, ids[i], allowed, why, size);
+        }
+    }
+    s->plan = (gw__plan_setting_t)value[GW__SETTING_PLAN];
+    s->log_level = (gw_log_level_t)value[GW__SETTING_LOG];
+    s->disabled = value[GW__SETTING_DISABLE] == 1;
+    return GW_OK;
+}
+
+/* A quarter of the machine's memory: residuals take as much as the gradients that they belong to.
+ */
+static size_t default_residual_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (size_t)pages / 4 * (size_t)page : (size_t)1 << 30;
+}
+
+static gw_status_t parse_numbers(gw__settings_t *s, char *why, size_t size)
+{
+    if (gw__parse_bytes(s->text[GW__SETTING_MIN_BYTES], &s->min_bytes) != GW_OK)
+        return bad(s, GW__SETTING_MIN_BYTES, "must be a number of bytes, like 65536 or 64K", why,
+                   size);
+    s->residual_bytes = default_residual_bytes();
+    if (s->text[GW__SETTING_RESIDUAL_BYTES][0] != '\0' &&
+        gw__parse_bytes(s->text[GW__SETTING_RESIDUAL_BYTES], &s->residual_bytes) != GW_OK)
+        return bad(s, GW__SETTING_RESIDUAL_BYTES, "must be a number of bytes, like 4G", why, size);
+    char *end;
+    errno = 0;
+    const char *text = s->text[GW__SETTING_SEED];
+    s->seed = strtoull(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || text[0] == '-')
+        return bad(s, GW__SETTING_SEED, "must be a number of 0 to 2^64-1", why, size);
+    text = s->text[GW__SETTING_TIMEOUT];
+    s->timeout = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(s->timeout) || s->timeout < 0.1 ||
+        s->timeout > 1e6)
+        return bad(s, GW__SETTING_TIMEOUT, "must be seconds, 0.1 to 1000000", why, size);
+    return GW_OK;
+}
+
+gw_status_t gw__settings_read(gw__settings_t *out, const gw_setting_t *overrides, size_t count,
+                              char *why, size_t why_size)
+{
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < GW__SETTING_COUNT; i++)
+        set(out, i, table[i].def, GW__FROM_DEFAULT);
+    gw_status_t status = read_environment(out, why, why_size);
+    if (status == GW_OK)
+        status = read_overrides(out, overrides, count, why, why_size);
+    if (status == GW_OK)
+        status = parse_choices(out, why, why_size);
+    if (status == GW_OK)
+        status = parse_numbers(out, why, why_size);
+    if (status != GW_OK)
+        return status;
+    char reason[192];
+    if (gw_coder_parse(out->text[GW__SETTING_CODEC], &out->coder, reason, sizeof reason) != GW_OK)
+        return bad(out, GW__SETTING_CODEC, reason, why, why_size);
+    return GW_OK;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings: one table of names, defaults, types and help; read once, kept parsed. */
+#ifndef GW_SETTINGS_H
+#define GW_SETTINGS_H
+
+#include <gradwire/codec.h>
+#include <gradwire/context.h>
+
+#include "log.h"
+
+enum { GW__SETTING_TEXT_MAX = 1024 };
+
+typedef enum gw__origin { GW__FROM_DEFAULT, GW__FROM_ENVIRONMENT, GW__FROM_OVERRIDE } gw__origin_t;
+
+typedef enum gw__plan_setting {
+    GW__PLAN_AUTO,
+    GW__PLAN_ONLY_DIRECT,
+    GW__PLAN_ONLY_GATHER
+} gw__plan_setting_t;
+
+/* The table: enumerator, name, default, type as people read it, help. The README's manual is
+ * printed from it (`gradwire info`). */
+#define GW__SETTINGS_TABLE(X)                                                                      \
+    X(CODEC, "GRADWIRE_CODEC", "q4", "codec spec", "codec of eligible calls")                      \
+    X(MIN_BYTES, "GRADWIRE_MIN_BYTES", "65536", "bytes", "smaller calls pass through")             \
+    X(GATE, "GRADWIRE_GATE", "always", "always", "always: every eligible call is compressed")      \
+    X(PLAN, "GRADWIRE_PLAN", "auto", "auto|direct|gather",                                         \
+      "how a call is split: direct (owner sums a shard), gather (everybody sums all), auto")       \
+    X(STATS, "GRADWIRE_STATS", "", "file", "figures as JSON; %r becomes the rank")                 \
+    X(LOG, "GRADWIRE_LOG", "warn", "off|warn|info|debug", "what is logged")                        \
+    X(LOG_FILE, "GRADWIRE_LOG_FILE", "", "file", "log there instead of stderr")                    \
+    X(SEED, "GRADWIRE_SEED", "0", "number", "seed of all randomness")                              \
+    X(KERNELS, "GRADWIRE_KERNELS", "best", "best|ref|avx2", "CPU tier of the kernels")             \
+    X(TRANSPORT, "GRADWIRE_TRANSPORT", "auto", "auto|ucx", "what carries compressed buffers")      \
+    X(INTERFACES, "GRADWIRE_INTERFACES", "", "list",                                               \
+      "network interfaces or CIDR ranges to use, comma separated; after ^ to avoid")               \
+    X(TIMEOUT, "GRADWIRE_TIMEOUT", "60", "seconds",                                                \
+      "silence of a peer that has entered a call, connect, close")                                 \
+    X(RESIDUAL_BYTES, "GRADWIRE_RESIDUAL_BYTES", "", "bytes",                                      \
+      "bound of the error-feedback store of a process; empty: a quarter of the memory")            \
+    X(DISABLE, "GRADWIRE_DISABLE", "0", "0|1", "1: do nothing at all")
+
+typedef enum gw__setting_id {
+#define GW__SETTING_ENUM(id, name, def, type, help) GW__SETTING_##id,
+    GW__SETTINGS_TABLE(GW__SETTING_ENUM)
+#undef GW__SETTING_ENUM
+        GW__SETTING_COUNT
+} gw__setting_id_t;
+
+/* All settings, as text and parsed. A plain value apart from nothing it owns. */
+typedef struct gw__settings {
+    char text[GW__SETTING_COUNT][GW__SETTING_TEXT_MAX];
+    gw__origin_t origin[GW__SETTING_COUNT];
+    gw_coder_t coder;
+    size_t min_bytes, residual_bytes;
+    gw__plan_setting_t plan;
+    gw_log_level_t log_level;
+    uint64_t seed;
+    double timeout;
+    bool disabled;
+    char unknown[256]; /* GRADWIRE_* names of the environment that no setting has, with suggestions
+                        */
+} gw__settings_t;
+
+/* Defaults, environment, overrides; parses all. GW_ERR_BAD_SETTING with a sentence in `why`. */
+gw_status_t gw__settings_read(gw__settings_t *out, const gw_setting_t *overrides, size_t count,
+                              char *why, size_t why_size);
+
+/* "4096", "64K", "2M", "1G" to bytes. GW_ERR_BAD_SETTING. */
+gw_status_t gw__parse_bytes(const char *text, size_t *out);
+
+#endif
