@@ -29,7 +29,7 @@ void gw__text_add(gw__text_t *text, const char *format, ...)
     }
 }
 
-/* A value between quotes; control characters have no place in a name. */
+/* A value between quotes. Names are plain text: what is not ASCII may not even be UTF-8. */
 static void add_value(gw__text_t *text, const char *name, const char *value)
 {
     gw__text_add(text, " %s=\"", name);
@@ -48,7 +48,7 @@ static void add_value(gw__text_t *text, const char *name, const char *value)
             gw__text_add(text, "&quot;");
             break;
         default:
-            gw__text_add(text, "%c", (unsigned char)*value < ' ' ? ' ' : *value);
+            gw__text_add(text, "%c", *value < ' ' || *value > '~' ? '?' : *value);
         }
     }
     gw__text_add(text, "\"");
