@@ -6,7 +6,7 @@
 # shellcheck disable=SC2034 # read by those who source this file
 GW_BUILD_PACKAGES=(cmake gcc g++ make pkg-config libhwloc-dev libucx-dev openmpi-bin libopenmpi-dev libpmix-dev check)
 # shellcheck disable=SC2034
-GW_DEMO_PACKAGES=(python3 python3-torch python3-mpi4py python3-numpy python3-sklearn python3-matplotlib bible-kjv
+GW_DEMO_PACKAGES=(python3 python3-torch libopenblas0-pthread python3-mpi4py python3-numpy python3-sklearn python3-matplotlib bible-kjv
     iproute2 procps util-linux)
 
 # gw_need_packages NAME ...: returns 0 when all of them are installed, after installing those that were not. Silent when
