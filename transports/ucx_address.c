@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The address that a rank gives to its peers: UCX's worker address in a header that is checked
+ * before UCX sees it. */
+#include "ucx_internal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/*
+ * Layout, little-endian:
+ *     0  magic "GWUX"
+ *     4  revision, 2 bytes; 6 bytes zero
+ *    12  rank
+ *    16  size of the communicator
+ *    20  bytes of the worker address
+ *    24  node: hash of boot id and host name
+ *    32  process id, in
+ *    36  ... this PID namespace
+ *    44  hash of everything else
+ *    52  worker address
+ */
+enum {
+    AT_MAGIC = 0,
+    AT_REVISION = 4,
+    AT_RANK = 12,
+    AT_SIZE = 16,
+    AT_LENGTH = 20,
+    AT_NODE = 24,
+    AT_PID = 32,
+    AT_PID_SPACE = 36,
+    AT_HASH = 44,
+    HEADER = 52
+};
+#define MAGIC    0x58555747u
+#define REVISION 1
+
+static void put(unsigned char *at, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        at[i] = (unsigned char)(value >> (8 * i));
+}
+
+static uint64_t get(const unsigned char *at, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++)
+        value |= (uint64_t)at[i] << (8 * i);
+    return value;
+}
+
+/* FNV-1a: finds accidents, not forgers. */
+static uint64_t hash(uint64_t h, const void *data, size_t length)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < length; i++)
+        h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+static uint64_t hash_address(const unsigned char *address, size_t length)
+{
+    uint64_t h = hash(UINT64_C(0xcbf29ce484222325), address, AT_HASH);
+    return hash(h, address + HEADER, length - HEADER);
+}
+
+/* Ranks with an equal value can share memory: same kernel, same host name. */
+static uint64_t node_id(void)
+{
+    char text[64] = "", host[256] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof(text));
+    if (fd >= 0)
+        close(fd);
+    gethostname(host, sizeof(host) - 1);
+    uint64_t h = hash(UINT64_C(0xcbf29ce484222325), text, got > 0 ? (size_t)got : 0);
+    return hash(h, host, strlen(host));
+}
+
+/* Process ids mean something only among those who see the same ones. */
+static uint64_t pid_space(void)
+{
+    char text[64];
+    ssize_t got = readlink("/proc/self/ns/pid", text, sizeof(text));
+    return got > 0 ? hash(UINT64_C(0xcbf29ce484222325), text, (size_t)got) : 0;
+}
+
+gw_status_t gw__ucx_address_pack(gw_link_t *link, void *out, size_t *length)
+{
+    ucp_address_t *worker;
+    size_t size, room = *length;
+    ucs_status_t status = ucp_worker_get_address(link->worker, &worker, &size);
+    if (status != UCS_OK)
+        return gw__ucx_status(status);
+    *length = HEADER + size;
+    unsigned char *to = out;
+    if (room >= HEADER + size) {
+        memset(to, 0, HEADER);
+        put(to + AT_MAGIC, MAGIC, 4);
+        put(to + AT_REVISION, REVISION, 2);
+        put(to + AT_RANK, (uint64_t)link->params.rank, 4);
+        put(to + AT_SIZE, (uint64_t)link->params.size, 4);
+        put(to + AT_LENGTH, size, 4);
+        put(to + AT_NODE, node_id(), 8);
+        put(to + AT_PID, (uint64_t)getpid(), 4);
+        put(to + AT_PID_SPACE, pid_space(), 8);
+        memcpy(to + HEADER, worker, size);
+        put(to + AT_HASH, hash_address(to, HEADER + size), 8);
+    }
+    ucp_worker_release_address(link->worker, worker);
+    return room < *length ? GW_ERR_NO_SPACE : GW_OK;
+}
+
+/* Why an address cannot be used, or NULL. */
+static const char *defect(const gw_link_t *link, int rank, const gw_address_t *address)
+{
+    const unsigned char *from = address->bytes;
+    if (!from || address->length < HEADER || address->length > GW_TRANSPORT_ADDRESS_MAX)
+        return "has a wrong length";
+    if (get(from + AT_MAGIC, 4) != MAGIC)
+        return "is none of Gradwire's UCX transport";
+    if (get(from + AT_REVISION, 2) != REVISION)
+        return "is of another revision";
+    if (get(from + AT_LENGTH, 4) != address->length - HEADER || address->length == HEADER)
+        return "is truncated";
+    if (get(from + AT_HASH, 8) != hash_address(from, address->length))
+        return "was damaged on its way";
+    if (get(from + AT_RANK, 4) != (uint64_t)rank ||
+        get(from + AT_SIZE, 4) != (uint64_t)link->params.size)
+        return "is that of another rank or communicator";
+    return NULL;
+}
+
+static void peer_fill(gw_link_t *link, int rank, const unsigned char *from, unsigned char *copy)
+{
+    ucx_peer_t *peer = &link->peers[rank];
+    size_t size = (size_t)get(from + AT_LENGTH, 4);
+    memcpy(copy, from + HEADER, size);
+    peer->address = copy;
+    peer->same_node = link->params.one_node || get(from + AT_NODE, 8) == node_id();
+    bool visible =
+        get(from + AT_NODE, 8) == node_id() && get(from + AT_PID_SPACE, 8) == pid_space();
+    pid_t pid = (pid_t)get(from + AT_PID, 4);
+    if (visible && pid > 0 && pid != getpid())
+        peer->watch = gw__ucx_watch(pid);
+}
+
+gw_status_t gw__ucx_address_unpack(gw_link_t *link, const gw_address_t *addresses)
+{
+    size_t total = 0;
+    for (int i = 0; i < link->params.size; i++) {
+        const char *what = defect(link, i, &addresses[i]);
+        if (what) {
+            link->params.log(link->params.log_arg, GW_LOG_WARN, "ucx: the address of rank %d %s", i,
+                             what);
+            return GW_ERR_UNREACHABLE;
+        }
+        total += addresses[i].length - HEADER;
+    }
+    /* UCX reads worker addresses in place and keeps no copy. */
+    unsigned char *memory = malloc(total);
+    if (!memory)
+        return GW_ERR_NO_MEMORY;
+    link->addresses = memory;
+    for (int i = 0; i < link->params.size; i++) {
+        peer_fill(link, i, addresses[i].bytes, memory);
+        memory += addresses[i].length - HEADER;
+    }
+    return GW_OK;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the UCX module share: contexts, links, peers and the operations under way. */
+#ifndef GW_UCX_INTERNAL_H
+#define GW_UCX_INTERNAL_H
+
+#include <gradwire/transport.h>
+
+#include <sys/types.h>
+#include <ucp/api/ucp.h>
+
+/* A ucp_context, shared by all links of this process that use the same devices and ports. */
+typedef struct ucx_context {
+    struct ucx_context *next;
+    char *key;
+    pid_t pid; /* the process that made it: a forked child must not touch it */
+    int users;
+    ucp_context_h ucp;
+} ucx_context_t;
+
+typedef struct ucx_peer ucx_peer_t;
+typedef struct ucx_slab ucx_slab_t;
+
+/* A send or receive that UCX has not finished. */
+typedef struct ucx_op {
+    struct ucx_op *prev, *next; /* in the peer's list, or (next only) in the link's free list */
+    ucx_peer_t *peer;
+    gw_request_t *req;
+    void *request; /* UCX's */
+    bool receive;
+    gw_status_t verdict; /* what the request ends with when UCX calls it cancelled */
+} ucx_op_t;
+
+struct ucx_peer {
+    gw_link_t *link;
+    int rank;
+    ucp_ep_h ep;      /* NULL before the first message and after a failure */
+    gw_status_t lost; /* GW_OK, or why this peer can no longer be used */
+    bool news;        /* `lost` was set by UCX's callback and not acted upon yet */
+    bool same_node;
+    int watch;           /* descriptor that is readable once the peer's process ended; -1: none */
+    const void *address; /* its ucp worker address */
+    ucx_op_t *ops;
+    char carrier[64];
+};
+
+struct gw_link {
+    gw_link_params_t params;
+    char *devices; /* a copy of params.devices, or NULL */
+    pid_t pid;
+    ucx_context_t *context;
+    ucp_worker_h worker;
+    int event_fd;
+    ucx_peer_t *peers;
+    void *addresses; /* memory behind the peers' `address` */
+    ucx_op_t *free_ops;
+    ucx_slab_t *slabs;   /* memory of all ops */
+    int events;          /* completions since the last progress() */
+    int closing;         /* flushes and closes of endpoints under way */
+    bool news;           /* some peer has news */
+    uint64_t next_watch; /* when to look at the watches again, ns */
+};
+
+/* The one place that translates UCX's status codes. */
+gw_status_t gw__ucx_status(ucs_status_t status);
+
+/* A context for these devices and ports; give it back with gw__ucx_context_put. GW_ERR_NO_MODULE
+ * when UCX has no support for threads, GW_ERR_NO_DEVICE, GW_ERR_NO_MEMORY, GW_ERR_IO. Any thread.
+ */
+gw_status_t gw__ucx_context_get(const gw_link_params_t *params, ucx_context_t **out);
+void gw__ucx_context_put(ucx_context_t *context);
+
+/* This rank's address for others, and the check of what others sent. ucx_address.c */
+gw_status_t gw__ucx_address_pack(gw_link_t *link, void *out, size_t *length);
+gw_status_t gw__ucx_address_unpack(gw_link_t *link, const gw_address_t *addresses);
+
+/* The endpoint of a peer, made on first use. */
+gw_status_t gw__ucx_peer_open(ucx_peer_t *peer);
+
+/* Sends what is left to all peers, drops their endpoints; not later than `until`. */
+void gw__ucx_peers_close(gw_link_t *link, uint64_t until);
+
+/* What carries the data to a peer, as far as UCX tells. */
+const char *gw__ucx_peer_describe(ucx_peer_t *peer);
+
+/* A descriptor that becomes readable when this process ends; -1 where the kernel has none. */
+int gw__ucx_watch(pid_t pid);
+
+/* A peer is lost: ends what waits for it and drops its endpoint. */
+void gw__ucx_peer_lose(ucx_peer_t *peer, gw_status_t why);
+
+/* Acts upon what UCX's error callbacks and the watches told. */
+void gw__ucx_peers_check(gw_link_t *link);
+
+uint64_t gw__ucx_now(void); /* nanoseconds, monotonic */
+
+/* The operations of the contract. ucx_traffic.c */
+gw_status_t gw__ucx_send(gw_link_t *link, int peer, uint64_t tag, const void *data, size_t length,
+                         gw_request_t *req);
+gw_status_t gw__ucx_recv(gw_link_t *link, int peer, uint64_t tag, void *data, size_t capacity,
+                         gw_request_t *req);
+int gw__ucx_progress(gw_link_t *link);
+void gw__ucx_wait(gw_link_t *link, int timeout_us);
+void gw__ucx_cancel(gw_link_t *link, gw_request_t *req);
+void gw__ucx_slabs_free(gw_link_t *link);
+
+#endif

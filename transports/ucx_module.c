@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The UCX transport as a module: probe, life cycle of a link, and the table that the library asks
+ * for. */
+#include "ucx_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static gw_status_t ucx_probe(char *why, size_t size)
+{
+    unsigned major, minor, release;
+    ucp_get_version(&major, &minor, &release);
+    if (UCP_VERSION(major, minor) >= UCP_VERSION(UCP_API_MAJOR, UCP_API_MINOR)) {
+        if (size)
+            why[0] = '\0';
+        return GW_OK;
+    }
+    snprintf(why, size,
+             "UCX %u.%u.%u at run time is older than %u.%u, which the module was built with", major,
+             minor, release, UCP_API_MAJOR, UCP_API_MINOR);
+    return GW_ERR_NO_MODULE;
+}
+
+static gw_status_t worker_open(gw_link_t *link)
+{
+    ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                  .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    ucs_status_t status = ucp_worker_create(link->context->ucp, &params, &link->worker);
+    if (status != UCS_OK) {
+        link->worker = NULL;
+        return gw__ucx_status(status);
+    }
+    ucp_worker_attr_t attr = {.field_mask = UCP_WORKER_ATTR_FIELD_THREAD_MODE};
+    status = ucp_worker_query(link->worker, &attr);
+    if (status == UCS_OK && attr.thread_mode == UCS_THREAD_MODE_SINGLE)
+        return GW_ERR_NO_MODULE;
+    if (status == UCS_OK)
+        status = ucp_worker_get_efd(link->worker, &link->event_fd);
+    return gw__ucx_status(status);
+}
+
+static void link_free(gw_link_t *link)
+{
+    for (int i = 0; link->peers && i < link->params.size; i++)
+        if (link->peers[i].watch >= 0)
+            close(link->peers[i].watch);
+    gw__ucx_slabs_free(link);
+    free(link->addresses);
+    free(link->peers);
+    free(link->devices);
+    free(link);
+}
+
+static gw_link_t *link_new(const gw_link_params_t *params)
+{
+    gw_link_t *link = calloc(1, sizeof(*link));
+    if (!link)
+        return NULL;
+    link->params = *params;
+    link->pid = getpid();
+    link->peers = calloc((size_t)params->size, sizeof(*link->peers));
+    link->devices = params->devices ? strdup(params->devices) : NULL;
+    link->params.devices = link->devices;
+    for (int i = 0; link->peers && i < params->size; i++)
+        link->peers[i] = (ucx_peer_t){.link = link, .rank = i, .watch = -1};
+    if (link->peers && (link->devices || !params->devices))
+        return link;
+    link_free(link);
+    return NULL;
+}
+
+static gw_status_t ucx_open(const gw_link_params_t *params, gw_link_t **out)
+{
+    if (params->size < 1 || params->size > 65536 || params->rank < 0 ||
+        params->rank >= params->size)
+        return GW_ERR_INVALID;
+    gw_link_t *link = link_new(params);
+    if (!link)
+        return GW_ERR_NO_MEMORY;
+    gw_status_t status = gw__ucx_context_get(&link->params, &link->context);
+    if (status != GW_OK)
+        goto free_link;
+    status = worker_open(link);
+    if (status != GW_OK)
+        goto put_context;
+    *out = link;
+    return GW_OK;
+put_context:
+    params->log(params->log_arg, GW_LOG_WARN, "ucx: no worker (%d)", (int)status);
+    if (link->worker)
+        ucp_worker_destroy(link->worker);
+    gw__ucx_context_put(link->context);
+free_link:
+    link_free(link);
+    return status;
+}
+
+static gw_status_t ucx_close(gw_link_t *link)
+{
+    /* A forked child has a copy of the memory, but the sockets and shared segments are its
+     * parent's. */
+    if (link->pid == getpid()) {
+        gw__ucx_peers_close(link, gw__ucx_now() + (uint64_t)(link->params.timeout * 1e9));
+        ucp_worker_destroy(link->worker);
+        gw__ucx_context_put(link->context);
+    }
+    link_free(link);
+    return GW_OK;
+}
+
+static const char *ucx_describe(gw_link_t *link, int peer)
+{
+    return peer >= 0 && peer < link->params.size ? gw__ucx_peer_describe(&link->peers[peer]) : "";
+}
+
+static const gw_transport_t ucx = {
+    .abi = GW_TRANSPORT_ABI,
+    .name = "ucx",
+    .summary = "UCX: TCP, InfiniBand and shared memory",
+    .probe = ucx_probe,
+    .open = ucx_open,
+    .address = gw__ucx_address_pack,
+    .connect = gw__ucx_address_unpack,
+    .send = gw__ucx_send,
+    .recv = gw__ucx_recv,
+    .progress = gw__ucx_progress,
+    .wait = gw__ucx_wait,
+    .cancel = gw__ucx_cancel,
+    .describe = ucx_describe,
+    .close = ucx_close,
+};
+
+GW_API const gw_transport_t *gw_transport_module(void);
+
+const gw_transport_t *gw_transport_module(void)
+{
+    return &ucx;
+}

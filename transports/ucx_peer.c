@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Peers of a UCX link: endpoints, what carries them, and how their loss is noticed and spread. */
+#include "ucx_internal.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Called by UCX from inside progress: only takes a note, for endpoints must not be closed here. */
+static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    ucx_peer_t *peer = arg;
+    if (peer->lost == GW_OK) {
+        peer->lost = GW_ERR_PEER_FAILED;
+        peer->news = true;
+        peer->link->news = true;
+        peer->link->params.log(peer->link->params.log_arg, GW_LOG_INFO,
+                               "ucx: connection to rank %d ended: %s", peer->rank,
+                               ucs_status_string(status));
+    }
+}
+
+int gw__ucx_watch(pid_t pid)
+{
+#ifdef SYS_pidfd_open
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+#else
+    return -1;
+#endif
+}
+
+gw_status_t gw__ucx_peer_open(ucx_peer_t *peer)
+{
+    if (peer->ep || peer->lost != GW_OK)
+        return peer->lost;
+    ucp_ep_params_t params = {
+        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .address = peer->address,
+        .err_mode = getenv("GWX_NONE") ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = {.cb = on_error, .arg = peer}};
+    ucs_status_t status = ucp_ep_create(peer->link->worker, &params, &peer->ep);
+    if (status == UCS_OK)
+        return GW_OK;
+    peer->ep = NULL;
+    peer->lost = gw__ucx_status(status);
+    if (peer->lost == GW_ERR_IO || peer->lost == GW_ERR_CANCELED)
+        peer->lost = GW_ERR_UNREACHABLE;
+    peer->link->params.log(peer->link->params.log_arg, GW_LOG_WARN,
+                           "ucx: no connection to rank %d: %s", peer->rank,
+                           ucs_status_string(status));
+    return peer->lost;
+}
+
+static void on_closed(void *request, ucs_status_t status, void *link)
+{
+    ((gw_link_t *)link)->closing--;
+    ucp_request_free(request);
+}
+
+/* Counts a flush or close that UCX has not finished at once. */
+static void count(gw_link_t *link, ucs_status_ptr_t request)
+{
+    if (UCS_PTR_IS_PTR(request))
+        link->closing++;
+}
+
+static void ep_drop(ucx_peer_t *peer)
+{
+    if (!peer->ep)
+        return;
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA |
+                                                 UCP_OP_ATTR_FIELD_FLAGS,
+                                 .flags = UCP_EP_CLOSE_FLAG_FORCE,
+                                 .cb.send = on_closed,
+                                 .user_data = peer->link};
+    count(peer->link, ucp_ep_close_nbx(peer->ep, &param));
+    peer->ep = NULL;
+}
+
+void gw__ucx_peer_lose(ucx_peer_t *peer, gw_status_t why)
+{
+    peer->news = false;
+    if (peer->lost == GW_OK)
+        peer->lost = why;
+    for (ucx_op_t *op = peer->ops, *next; op; op = next) {
+        next = op->next; /* the cancel may finish `op` at once */
+        op->verdict = peer->lost;
+        if (op->receive)
+            ucp_request_cancel(peer->link->worker, op->request);
+    }
+    /* Sends, and receives whose data is on its way, end with their endpoint. */
+    ep_drop(peer);
+}
+
+static bool process_ended(ucx_peer_t *peer)
+{
+    struct pollfd poller = {.fd = peer->watch, .events = POLLIN};
+    return peer->watch >= 0 && poll(&poller, 1, 0) > 0;
+}
+
+void gw__ucx_peers_check(gw_link_t *link)
+{
+    link->news = false;
+    for (int i = 0; i < link->params.size; i++) {
+        ucx_peer_t *peer = &link->peers[i];
+        if (peer->lost == GW_OK && process_ended(peer)) {
+            link->params.log(link->params.log_arg, GW_LOG_INFO, "ucx: the process of rank %d ended",
+                             i);
+            peer->news = true;
+        }
+        if (peer->news)
+            gw__ucx_peer_lose(peer, GW_ERR_PEER_FAILED);
+    }
+}
+
+static void progress_closing(gw_link_t *link, uint64_t until)
+{
+    while (link->closing > 0 && gw__ucx_now() < until)
+        if (ucp_worker_progress(link->worker) == 0)
+            gw__ucx_wait(link, 1000);
+}
+
+void gw__ucx_peers_close(gw_link_t *link, uint64_t until)
+{
+    ucp_request_param_t param = {.op_attr_mask =
+                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .cb.send = on_closed,
+                                 .user_data = link};
+    for (int i = 0; i < link->params.size; i++)
+        if (link->peers[i].ep && link->peers[i].lost == GW_OK)
+            count(link, ucp_ep_flush_nbx(link->peers[i].ep, &param));
+    progress_closing(link, until);
+    for (int i = 0; i < link->params.size; i++)
+        ep_drop(&link->peers[i]);
+    progress_closing(link, gw__ucx_now() > until ? gw__ucx_now() + UINT64_C(200000000) : until);
+}
+
+const char *gw__ucx_peer_describe(ucx_peer_t *peer)
+{
+    if (getenv("GWX_INFO") && peer->ep)
+        ucp_ep_print_info(peer->ep, stderr);
+    return "ucx";
+}

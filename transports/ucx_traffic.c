@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages over UCX's tag interface: start, progress, wait, cancel. */
+#define _GNU_SOURCE /* ppoll */
+#include "ucx_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CANCEL_NS                                                                                  \
+    UINT64_C(1000000000) /* how long cancel() waits before it gives the peer up, and once more     \
+                            after that */
+#define WATCH_NS UINT64_C(100000000) /* how often the processes of peers are looked at */
+
+/* Operations come from slabs and go back to a free list: nothing is allocated once a link has been
+ * busy. */
+struct ucx_slab {
+    ucx_slab_t *next;
+    ucx_op_t ops[64];
+};
+
+uint64_t gw__ucx_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+void gw__ucx_slabs_free(gw_link_t *link)
+{
+    for (ucx_slab_t *slab = link->slabs, *next; slab; slab = next) {
+        next = slab->next;
+        free(slab);
+    }
+}
+
+static ucx_op_t *op_get(gw_link_t *link)
+{
+    if (!link->free_ops) {
+        ucx_slab_t *slab = calloc(1, sizeof(*slab));
+        if (!slab)
+            return NULL;
+        slab->next = link->slabs;
+        link->slabs = slab;
+        for (size_t i = 0; i < sizeof(slab->ops) / sizeof(slab->ops[0]); i++) {
+            slab->ops[i].next = link->free_ops;
+            link->free_ops = &slab->ops[i];
+        }
+    }
+    ucx_op_t *op = link->free_ops;
+    link->free_ops = op->next;
+    return op;
+}
+
+static void op_put(gw_link_t *link, ucx_op_t *op)
+{
+    op->next = link->free_ops;
+    link->free_ops = op;
+}
+
+static void op_enlist(ucx_op_t *op, ucx_peer_t *peer)
+{
+    op->peer = peer;
+    op->prev = NULL;
+    op->next = peer->ops;
+    if (peer->ops)
+        peer->ops->prev = op;
+    peer->ops = op;
+}
+
+static void op_delist(ucx_op_t *op)
+{
+    if (op->next)
+        op->next->prev = op->prev;
+    if (op->prev)
+        op->prev->next = op->next;
+    else
+        op->peer->ops = op->next;
+}
+
+/* The end of an operation that UCX had kept: called by UCX inside ucp_worker_progress and a few
+ * others. */
+static void op_done(ucx_op_t *op, void *request, ucs_status_t status, size_t length)
+{
+    gw_link_t *link = op->peer->link;
+    gw_status_t result = gw__ucx_status(status);
+    if (result == GW_ERR_CANCELED)
+        result = op->verdict;
+    else if (result == GW_ERR_IO)
+        result = GW_ERR_PEER_FAILED;
+    op_delist(op);
+    if (op->req) {
+        op->req->length = length;
+        op->req->handle = NULL;
+        op->req->status = result;
+    }
+    op_put(link, op);
+    link->events++;
+    ucp_request_free(request);
+}
+
+static void on_sent(void *request, ucs_status_t status, void *op)
+{
+    op_done(op, request, status, 0);
+}
+
+static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                        void *op)
+{
+    op_done(op, request, status, status == UCS_OK ? info->length : 0);
+}
+
+static gw_status_t settle(gw_request_t *req, gw_status_t status)
+{
+    req->status = status;
+    return status;
+}
+
+/* The checks and the operation that sends and receives have in common. */
+static gw_status_t start(gw_link_t *link, int peer, uint64_t tag, const void *data, size_t length,
+                         gw_request_t *req, ucx_op_t **out)
+{
+    *req = (gw_request_t){.status = GW_IN_PROGRESS, .peer = peer};
+    if (peer < 0 || peer >= link->params.size || peer == link->params.rank ||
+        tag >> GW_TAG_BITS != 0 || (!data && length > 0))
+        return GW_ERR_INVALID;
+    if (link->pid != getpid() || !link->addresses)
+        return GW_ERR_UNSUPPORTED;
+    ucx_op_t *op = op_get(link);
+    if (!op)
+        return GW_ERR_NO_MEMORY;
+    *op = (ucx_op_t){.req = req, .verdict = GW_ERR_PEER_FAILED};
+    op_enlist(op, &link->peers[peer]);
+    *out = op;
+    return GW_OK;
+}
+
+/* Takes what UCX returned: done already, failed, or to be finished by the callback. */
+static gw_status_t begun(ucx_op_t *op, gw_request_t *req, ucs_status_ptr_t request)
+{
+    if (UCS_PTR_IS_PTR(request)) {
+        /* The callback of a receive may have run already; then `op` serves another request by now.
+         */
+        if (req->status == GW_IN_PROGRESS) {
+            op->request = request;
+            req->handle = op;
+        }
+        return req->status;
+    }
+    gw_link_t *link = op->peer->link;
+    op_delist(op);
+    op_put(link, op);
+    gw_status_t status = gw__ucx_status(UCS_PTR_STATUS(request));
+    return settle(req,
+                  status == GW_ERR_IO || status == GW_ERR_CANCELED ? GW_ERR_PEER_FAILED : status);
+}
+
+static ucp_tag_t tag_of(int sender, uint64_t tag)
+{
+    return (uint64_t)sender << GW_TAG_BITS | tag;
+}
+
+gw_status_t gw__ucx_send(gw_link_t *link, int peer, uint64_t tag, const void *data, size_t length,
+                         gw_request_t *req)
+{
+    ucx_op_t *op;
+    gw_status_t status = start(link, peer, tag, data, length, req, &op);
+    if (status != GW_OK)
+        return settle(req, status);
+    status = gw__ucx_peer_open(&link->peers[peer]);
+    if (status != GW_OK) {
+        op_delist(op);
+        op_put(link, op);
+        return settle(req, status);
+    }
+    ucp_request_param_t param = {.op_attr_mask =
+                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                                     UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_MULTI_SEND,
+                                 .cb.send = on_sent,
+                                 .memory_type = UCS_MEMORY_TYPE_HOST,
+                                 .user_data = op};
+    return begun(op, req,
+                 ucp_tag_send_nbx(link->peers[peer].ep, data, length,
+                                  tag_of(link->params.rank, tag), &param));
+}
+
+gw_status_t gw__ucx_recv(gw_link_t *link, int peer, uint64_t tag, void *data, size_t capacity,
+                         gw_request_t *req)
+{
+    ucx_op_t *op = NULL;
+    gw_status_t status = start(link, peer, tag, data, capacity, req, &op);
+    if (status != GW_OK)
+        return settle(req, status);
+    /* UCX 1.13 forgets to tell the length of a receive that is done at once: make it call back. */
+    ucp_request_param_t param = {.op_attr_mask =
+                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                                     UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                                 .cb.recv = on_received,
+                                 .memory_type = UCS_MEMORY_TYPE_HOST,
+                                 .user_data = op};
+    op->receive = true;
+    status = begun(
+        op, req,
+        ucp_tag_recv_nbx(link->worker, data, capacity, tag_of(peer, tag), UINT64_MAX, &param));
+    /* The endpoint is there to notice the loss of the peer. What a lost peer sent before can still
+     * be received. */
+    if (status == GW_IN_PROGRESS && gw__ucx_peer_open(&link->peers[peer]) != GW_OK) {
+        op->verdict = link->peers[peer].lost;
+        ucp_request_cancel(link->worker, op->request);
+    }
+    return req->status;
+}
+
+int gw__ucx_progress(gw_link_t *link)
+{
+    if (link->pid != getpid())
+        return 0;
+    unsigned moved = ucp_worker_progress(link->worker);
+    if (link->news || (moved == 0 && gw__ucx_now() >= link->next_watch)) {
+        link->next_watch = gw__ucx_now() + WATCH_NS;
+        gw__ucx_peers_check(link);
+    }
+    int events = link->events;
+    link->events = 0;
+    return events > 0 ? events : (int)moved;
+}
+
+void gw__ucx_wait(gw_link_t *link, int timeout_us)
+{
+    struct pollfd poller = {.fd = link->event_fd, .events = POLLIN};
+    if (link->pid != getpid() || link->events || link->news)
+        return;
+    /* Not armed: something has happened since the last progress. */
+    if (ucp_worker_arm(link->worker) != UCS_OK)
+        return;
+    int64_t us = timeout_us > 0 ? timeout_us : 0;
+    if (us > (int64_t)(WATCH_NS / 1000))
+        us = (int64_t)(WATCH_NS / 1000);
+    struct timespec limit = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+    ppoll(&poller, 1, &limit, NULL);
+}
+
+/* Progresses until the request is final; false when that takes too long. */
+static bool settled(gw_link_t *link, const gw_request_t *req)
+{
+    uint64_t until = gw__ucx_now() + CANCEL_NS;
+    while (req->status == GW_IN_PROGRESS) {
+        if (gw__ucx_now() >= until)
+            return false;
+        if (gw__ucx_progress(link) == 0)
+            gw__ucx_wait(link, 1000);
+    }
+    return true;
+}
+
+/*
+ * UCX can take back a receive that found no message yet, and nothing else. For a send, or a receive
+ * whose data is on its way, the endpoint has to go: that ends all its operations.
+ */
+void gw__ucx_cancel(gw_link_t *link, gw_request_t *req)
+{
+    ucx_op_t *op = req->handle;
+    if (req->status != GW_IN_PROGRESS || !op)
+        return;
+    if (link->pid != getpid()) {
+        req->status = GW_ERR_CANCELED;
+        return;
+    }
+    ucx_peer_t *peer = op->peer;
+    op->verdict = GW_ERR_CANCELED;
+    if (op->receive) {
+        ucp_request_cancel(link->worker, op->request);
+        if (settled(link, req))
+            return;
+    }
+    gw__ucx_peer_lose(peer, GW_ERR_PEER_FAILED);
+    if (req->status == GW_IN_PROGRESS)
+        op->verdict = GW_ERR_CANCELED;
+    if (settled(link, req))
+        return;
+    link->params.log(link->params.log_arg, GW_LOG_WARN,
+                     "ucx: a message %s rank %d could not be taken back",
+                     op->receive ? "from" : "to", peer->rank);
+    op->req = NULL;
+    req->handle = NULL;
+    req->status = GW_ERR_CANCELED;
+}
