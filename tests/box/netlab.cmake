@@ -1,1 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
+# The network lab and the demo, from outside.
+gw_box_test(netlab LABELS netlab)
