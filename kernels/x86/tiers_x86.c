@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which x86 tiers this CPU can run. Compiled for the baseline. */
+#include "x86.h"
+
+#include <cpuid.h>
+
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+bool gw__kernels_fill_avx2(gw_kernels_t *table)
+{
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") ||
+        !has_f16c()) /* avx2 here includes the system's support */
+        return false;
+    table->tier = "avx2";
+    gw__quant_avx2_fill(&table->quant);
+    gw__cast_avx2_fill(&table->cast);
+    gw__sum_avx2_fill(&table->sum);
+    return true;
+}

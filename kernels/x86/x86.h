@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The x86 tiers: each family overwrites its part of a table. */
+#ifndef GW_X86_H
+#define GW_X86_H
+
+#include "kernels.h"
+
+void gw__quant_avx2_fill(gw_quant_kernels_t *table);
+void gw__cast_avx2_fill(gw_cast_kernels_t *table);
+void gw__sum_avx2_fill(gw_sum_kernels_t *table);
+
+#endif
