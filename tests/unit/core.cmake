@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+gw_unit_test(allreduce LABELS tsan)

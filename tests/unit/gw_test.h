@@ -19,6 +19,14 @@ static inline void gw_test_skip(const char *name, const char *reason)
         fclose(f);
 }
 
+/* Like ck_assert_msg, for loops over elements: Check writes to a file at each of its own
+ * assertions. */
+#define gw_check(condition, ...)                                                                   \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            ck_abort_msg(__VA_ARGS__);                                                             \
+    } while (0)
+
 /* splitmix64: reproducible test data. */
 static inline uint64_t gw_test_random(uint64_t *state)
 {
