@@ -19,8 +19,9 @@
  *    24  node: hash of boot id and host name
  *    32  process id, in
  *    36  ... this PID namespace
- *    44  hash of everything else
- *    52  worker address
+ *    44  flags: 1 = can use shared memory; 4 bytes
+ *    48  hash of everything else
+ *    56  worker address
  */
 enum {
     AT_MAGIC = 0,
@@ -31,11 +32,13 @@ enum {
     AT_NODE = 24,
     AT_PID = 32,
     AT_PID_SPACE = 36,
-    AT_HASH = 44,
-    HEADER = 52
+    AT_FLAGS = 44,
+    AT_HASH = 48,
+    HEADER = 56
 };
-#define MAGIC    0x58555747u
-#define REVISION 1
+#define MAGIC              0x58555747u
+#define REVISION           1
+#define FLAG_SHARED_MEMORY 1u
 
 static void put(unsigned char *at, uint64_t value, int bytes)
 {
@@ -90,6 +93,8 @@ static uint64_t pid_space(void)
 gw_status_t gw__ucx_address_pack(gw_link_t *link, void *out, size_t *length)
 {
     ucp_address_t *worker;
+    if (link->pid != getpid() || !link->worker)
+        return GW_ERR_UNSUPPORTED;
     size_t size, room = *length;
     ucs_status_t status = ucp_worker_get_address(link->worker, &worker, &size);
     if (status != UCS_OK)
@@ -106,6 +111,7 @@ gw_status_t gw__ucx_address_pack(gw_link_t *link, void *out, size_t *length)
         put(to + AT_NODE, node_id(), 8);
         put(to + AT_PID, (uint64_t)getpid(), 4);
         put(to + AT_PID_SPACE, pid_space(), 8);
+        put(to + AT_FLAGS, link->context->shared_memory ? FLAG_SHARED_MEMORY : 0, 4);
         memcpy(to + HEADER, worker, size);
         put(to + AT_HASH, hash_address(to, HEADER + size), 8);
     }
@@ -139,9 +145,11 @@ static void peer_fill(gw_link_t *link, int rank, const unsigned char *from, unsi
     size_t size = (size_t)get(from + AT_LENGTH, 4);
     memcpy(copy, from + HEADER, size);
     peer->address = copy;
-    peer->same_node = link->params.one_node || get(from + AT_NODE, 8) == node_id();
-    bool visible =
-        get(from + AT_NODE, 8) == node_id() && get(from + AT_PID_SPACE, 8) == pid_space();
+    bool here = get(from + AT_NODE, 8) == node_id();
+    /* Both sides must come to the same answer. */
+    peer->local = (here || link->params.one_node) && link->context->shared_memory &&
+                  (get(from + AT_FLAGS, 4) & FLAG_SHARED_MEMORY);
+    bool visible = here && get(from + AT_PID_SPACE, 8) == pid_space();
     pid_t pid = (pid_t)get(from + AT_PID, 4);
     if (visible && pid > 0 && pid != getpid())
         peer->watch = gw__ucx_watch(pid);
@@ -150,6 +158,8 @@ static void peer_fill(gw_link_t *link, int rank, const unsigned char *from, unsi
 gw_status_t gw__ucx_address_unpack(gw_link_t *link, const gw_address_t *addresses)
 {
     size_t total = 0;
+    if (link->addresses)
+        return GW_ERR_INVALID;
     for (int i = 0; i < link->params.size; i++) {
         const char *what = defect(link, i, &addresses[i]);
         if (what) {

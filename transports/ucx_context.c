@@ -58,12 +58,22 @@ static bool user_has_set(const char *option)
     return getenv(name) || getenv(name + strlen("GRADWIRE_"));
 }
 
-/* Our default of an option; the user's own value wins. An option that this UCX does not know is no
- * error. */
+/* Our default of an option; the user's own value wins. */
 static void prefer(ucp_config_t *config, const char *option, const char *value)
 {
     if (!user_has_set(option))
         ucp_config_modify(config, option, value);
+}
+
+/* The same for an option of UCX's TCP transport, whose name ucp_config_modify() takes without
+ * "TCP_" before UCX 1.17. */
+static void prefer_tcp(ucp_config_t *config, const char *option, const char *value)
+{
+    unsigned major, minor, release;
+    ucp_get_version(&major, &minor, &release);
+    bool prefixed = UCP_VERSION(major, minor) >= UCP_VERSION(1, 17);
+    if (!user_has_set(option))
+        ucp_config_modify(config, prefixed ? option : option + strlen("TCP_"), value);
 }
 
 static void configure(ucp_config_t *config, const gw_link_params_t *params)
@@ -73,24 +83,68 @@ static void configure(ucp_config_t *config, const gw_link_params_t *params)
     if (params->devices)
         prefer(config, "NET_DEVICES", params->devices);
     if (params->port_max > 0)
-        prefer(config, "TCP_PORT_RANGE", ports);
-    prefer(config, "TCP_CONN_NB", "y"); /* else making an endpoint waits for the peer */
-    if (getenv("GWX_SHM")) {
-        prefer(config, "SYSV_ERROR_HANDLING", "y");
-        prefer(config, "POSIX_ERROR_HANDLING", "y");
-        prefer(config, "CMA_ERROR_HANDLING", "y");
+        prefer_tcp(config, "TCP_PORT_RANGE", ports);
+    prefer_tcp(config, "TCP_CONN_NB", "y"); /* else making an endpoint waits for the peer's host */
+    if (getenv("GWX_SEG"))
+        prefer_tcp(config, "TCP_TX_SEG_SIZE", getenv("GWX_SEG"));
+}
+
+/* What UCX found on this machine, read from the list it prints for people: there is no call that
+ * tells. */
+static void context_inspect(ucx_context_t *context)
+{
+    static const char *const shared[] = {"sysv/", "posix/", "xpmem/"};
+    static const char *const local[] = {"self/", "sysv/", "posix/", "xpmem/", "cma/", "knem/"};
+    char *text = NULL, *position;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream)
+        return;
+    ucp_context_print_info(context->ucp, stream);
+    fclose(stream);
+    for (char *line = strtok_r(text, "\n", &position); line;
+         line = strtok_r(NULL, "\n", &position)) {
+        const char *resource = strstr(line, "resource") ? strstr(line, "-- ") : NULL;
+        bool is_local = false;
+        for (size_t i = 0; resource && i < sizeof(local) / sizeof(local[0]); i++)
+            is_local |= !strncmp(resource + 3, local[i], strlen(local[i]));
+        for (size_t i = 0; resource && i < sizeof(shared) / sizeof(shared[0]); i++)
+            context->shared_memory |= !strncmp(resource + 3, shared[i], strlen(shared[i]));
+        context->network |= resource && !is_local;
     }
+    free(text);
+}
+
+static gw_status_t refuse(const gw_link_params_t *params, gw_status_t status, const char *what,
+                          const char *detail)
+{
+    params->log(params->log_arg, GW_LOG_WARN, "ucx: %s%s%s", what, detail ? ": " : "",
+                detail ? detail : "");
+    return status;
+}
+
+/* Whether this context can serve: threads, and a network where one was asked for. */
+static gw_status_t context_check(ucx_context_t *context, const gw_link_params_t *params)
+{
+    ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_THREAD_MODE};
+    if (ucp_context_query(context->ucp, &attr) != UCS_OK ||
+        attr.thread_mode == UCS_THREAD_MODE_SINGLE)
+        return refuse(params, GW_ERR_NO_MODULE, "this UCX was built without support for threads",
+                      NULL);
+    context_inspect(context);
+    if (params->devices && !context->network && !params->one_node && !user_has_set("TLS"))
+        return refuse(params, GW_ERR_NO_DEVICE, "none of these interfaces can be used",
+                      params->devices);
+    return GW_OK;
 }
 
 static gw_status_t context_init(ucx_context_t *context, const gw_link_params_t *params)
 {
     ucp_config_t *config;
     ucs_status_t status = ucp_config_read("GRADWIRE", NULL, &config);
-    if (status != UCS_OK) {
-        params->log(params->log_arg, GW_LOG_WARN, "ucx: cannot read its settings: %s",
-                    ucs_status_string(status));
-        return gw__ucx_status(status);
-    }
+    if (status != UCS_OK)
+        return refuse(params, gw__ucx_status(status), "cannot read its settings",
+                      ucs_status_string(status));
     configure(config, params);
     ucp_params_t wanted = {.field_mask = UCP_PARAM_FIELD_FEATURES |
                                          UCP_PARAM_FIELD_MT_WORKERS_SHARED |
@@ -101,20 +155,12 @@ static gw_status_t context_init(ucx_context_t *context, const gw_link_params_t *
                            .name = "gradwire"};
     status = ucp_init(&wanted, config, &context->ucp);
     ucp_config_release(config);
-    if (status != UCS_OK) {
-        params->log(params->log_arg, GW_LOG_WARN, "ucx: no context for devices %s: %s",
-                    params->devices ? params->devices : "of its own choice",
-                    ucs_status_string(status));
-        return gw__ucx_status(status);
-    }
-    ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_THREAD_MODE};
-    if (ucp_context_query(context->ucp, &attr) == UCS_OK &&
-        attr.thread_mode != UCS_THREAD_MODE_SINGLE)
-        return GW_OK;
-    params->log(params->log_arg, GW_LOG_WARN,
-                "ucx: this UCX was built without support for threads");
-    ucp_cleanup(context->ucp);
-    return GW_ERR_NO_MODULE;
+    if (status != UCS_OK)
+        return refuse(params, gw__ucx_status(status), "no context", ucs_status_string(status));
+    gw_status_t result = context_check(context, params);
+    if (result != GW_OK)
+        ucp_cleanup(context->ucp);
+    return result;
 }
 
 static char *context_key(const gw_link_params_t *params)

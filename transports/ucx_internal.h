@@ -15,6 +15,7 @@ typedef struct ucx_context {
     pid_t pid; /* the process that made it: a forked child must not touch it */
     int users;
     ucp_context_h ucp;
+    bool shared_memory, network; /* what UCX can use */
 } ucx_context_t;
 
 typedef struct ucx_peer ucx_peer_t;
@@ -33,10 +34,10 @@ typedef struct ucx_op {
 struct ucx_peer {
     gw_link_t *link;
     int rank;
-    ucp_ep_h ep;      /* NULL before the first message and after a failure */
-    gw_status_t lost; /* GW_OK, or why this peer can no longer be used */
-    bool news;        /* `lost` was set by UCX's callback and not acted upon yet */
-    bool same_node;
+    ucp_ep_h ep;         /* NULL before the first message and after a failure */
+    gw_status_t lost;    /* GW_OK, or why this peer can no longer be used */
+    bool news;           /* `lost` was set by UCX's callback and not acted upon yet */
+    bool local;          /* shares memory with us: see gw__ucx_peer_open */
     int watch;           /* descriptor that is readable once the peer's process ended; -1: none */
     const void *address; /* its ucp worker address */
     ucx_op_t *ops;
@@ -48,7 +49,7 @@ struct gw_link {
     char *devices; /* a copy of params.devices, or NULL */
     pid_t pid;
     ucx_context_t *context;
-    ucp_worker_h worker;
+    ucp_worker_h worker; /* NULL after gw__ucx_link_break */
     int event_fd;
     ucx_peer_t *peers;
     void *addresses; /* memory behind the peers' `address` */
@@ -87,6 +88,13 @@ int gw__ucx_watch(pid_t pid);
 
 /* A peer is lost: ends what waits for it and drops its endpoint. */
 void gw__ucx_peer_lose(ucx_peer_t *peer, gw_status_t why);
+
+/* Ends all operations at once by giving up the worker: the last resort. Every peer is lost
+ * afterwards. */
+void gw__ucx_link_break(gw_link_t *link);
+
+/* Ends an operation without UCX: its owner sees `status`, and a late callback finds nobody. */
+void gw__ucx_op_abandon(ucx_op_t *op, gw_status_t status);
 
 /* Acts upon what UCX's error callbacks and the watches told. */
 void gw__ucx_peers_check(gw_link_t *link);

@@ -102,8 +102,10 @@ static gw_status_t ucx_close(gw_link_t *link)
     /* A forked child has a copy of the memory, but the sockets and shared segments are its
      * parent's. */
     if (link->pid == getpid()) {
-        gw__ucx_peers_close(link, gw__ucx_now() + (uint64_t)(link->params.timeout * 1e9));
-        ucp_worker_destroy(link->worker);
+        if (link->worker) {
+            gw__ucx_peers_close(link, gw__ucx_now() + (uint64_t)(link->params.timeout * 1e9));
+            ucp_worker_destroy(link->worker);
+        }
         gw__ucx_context_put(link->context);
     }
     link_free(link);

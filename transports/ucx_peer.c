@@ -32,6 +32,17 @@ int gw__ucx_watch(pid_t pid)
 #endif
 }
 
+/*
+ * Two ways to open an endpoint:
+ *
+ * With peer failure handling UCX reports a broken connection and lets us close by force, which ends
+ * every operation of the endpoint. So it is for all peers on other nodes.
+ *
+ * But UCX leaves shared memory out of such endpoints (1.13: sysv and posix altogether, and cma even
+ * where sysv is told to take part; a fifth of the speed remains). So peers on this node get
+ * endpoints without it. Their death is seen by the watch on their process, and what they leave
+ * unfinished is abandoned: a dead process touches no buffer.
+ */
 gw_status_t gw__ucx_peer_open(ucx_peer_t *peer)
 {
     if (peer->ep || peer->lost != GW_OK)
@@ -40,7 +51,7 @@ gw_status_t gw__ucx_peer_open(ucx_peer_t *peer)
         .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
         .address = peer->address,
-        .err_mode = getenv("GWX_NONE") ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
+        .err_mode = peer->local ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = on_error, .arg = peer}};
     ucs_status_t status = ucp_ep_create(peer->link->worker, &params, &peer->ep);
     if (status == UCS_OK)
@@ -68,18 +79,26 @@ static void count(gw_link_t *link, ucs_status_ptr_t request)
         link->closing++;
 }
 
+/* Closes an endpoint by force where UCX allows that; else it stays until the worker goes. */
 static void ep_drop(ucx_peer_t *peer)
 {
-    if (!peer->ep)
-        return;
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                 UCP_OP_ATTR_FIELD_USER_DATA |
-                                                 UCP_OP_ATTR_FIELD_FLAGS,
-                                 .flags = UCP_EP_CLOSE_FLAG_FORCE,
-                                 .cb.send = on_closed,
-                                 .user_data = peer->link};
-    count(peer->link, ucp_ep_close_nbx(peer->ep, &param));
+    if (peer->ep && !peer->local) {
+        ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                     UCP_OP_ATTR_FIELD_USER_DATA |
+                                                     UCP_OP_ATTR_FIELD_FLAGS,
+                                     .flags = UCP_EP_CLOSE_FLAG_FORCE,
+                                     .cb.send = on_closed,
+                                     .user_data = peer->link};
+        count(peer->link, ucp_ep_close_nbx(peer->ep, &param));
+    }
     peer->ep = NULL;
+}
+
+/* Takes in what a dead peer had written before it died. */
+static void drain(gw_link_t *link)
+{
+    for (int i = 0; i < 1000 && ucp_worker_progress(link->worker) > 0; i++)
+        ;
 }
 
 void gw__ucx_peer_lose(ucx_peer_t *peer, gw_status_t why)
@@ -87,14 +106,34 @@ void gw__ucx_peer_lose(ucx_peer_t *peer, gw_status_t why)
     peer->news = false;
     if (peer->lost == GW_OK)
         peer->lost = why;
+    if (peer->local)
+        drain(peer->link);
     for (ucx_op_t *op = peer->ops, *next; op; op = next) {
         next = op->next; /* the cancel may finish `op` at once */
         op->verdict = peer->lost;
         if (op->receive)
             ucp_request_cancel(peer->link->worker, op->request);
     }
-    /* Sends, and receives whose data is on its way, end with their endpoint. */
     ep_drop(peer);
+    while (peer->local && peer->ops)
+        gw__ucx_op_abandon(peer->ops, peer->lost);
+}
+
+void gw__ucx_link_break(gw_link_t *link)
+{
+    /* UCX ends most operations from inside this call. */
+    ucp_worker_destroy(link->worker);
+    link->worker = NULL;
+    link->closing = 0;
+    link->event_fd = -1;
+    for (int i = 0; i < link->params.size; i++) {
+        ucx_peer_t *peer = &link->peers[i];
+        peer->ep = NULL;
+        if (peer->lost == GW_OK)
+            peer->lost = GW_ERR_PEER_FAILED;
+        while (peer->ops)
+            gw__ucx_op_abandon(peer->ops, peer->ops->verdict);
+    }
 }
 
 static bool process_ended(ucx_peer_t *peer)
@@ -137,12 +176,50 @@ void gw__ucx_peers_close(gw_link_t *link, uint64_t until)
     progress_closing(link, until);
     for (int i = 0; i < link->params.size; i++)
         ep_drop(&link->peers[i]);
-    progress_closing(link, gw__ucx_now() > until ? gw__ucx_now() + UINT64_C(200000000) : until);
+    /* Closing by force needs no peer, but some turns of progress. */
+    uint64_t least = gw__ucx_now() + UINT64_C(200000000);
+    progress_closing(link, until > least ? until : least);
+}
+
+/* Adds "tcp/eth0" of a line like "lane[0]:  1:tcp/eth0.0 md[1] -> ..." unless it is there already.
+ */
+static void add_lane(char *out, size_t size, const char *line)
+{
+    char name[48];
+    const char *from = strstr(line, "lane[");
+    from = from ? strchr(from, ' ') : NULL;
+    from = from ? strchr(from, ':') : NULL;
+    if (!from || sscanf(from + 1, "%47[^ .]", name) != 1)
+        return;
+    char *slash = strchr(name, '/');
+    if (slash && !strcmp(slash, "/memory"))
+        *slash = '\0';
+    size_t used = strlen(out);
+    if (!strstr(out, name))
+        snprintf(out + used, size - used, "%s%s", used ? "+" : "", name);
 }
 
 const char *gw__ucx_peer_describe(ucx_peer_t *peer)
 {
-    if (getenv("GWX_INFO") && peer->ep)
-        ucp_ep_print_info(peer->ep, stderr);
-    return "ucx";
+    if (!peer->ep) {
+        if (!peer->carrier[0])
+            snprintf(peer->carrier, sizeof(peer->carrier), "ucx%s%s",
+                     peer->link->devices ? "/" : "",
+                     peer->link->devices ? peer->link->devices : "");
+        return peer->carrier;
+    }
+    char *text = NULL, *position, carrier[sizeof(peer->carrier)] = "";
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    if (stream) {
+        ucp_ep_print_info(peer->ep, stream);
+        fclose(stream);
+        for (char *line = strtok_r(text, "\n", &position); line;
+             line = strtok_r(NULL, "\n", &position))
+            add_lane(carrier, sizeof(carrier), line);
+        free(text);
+    }
+    if (carrier[0])
+        memcpy(peer->carrier, carrier, sizeof(carrier));
+    return peer->carrier;
 }

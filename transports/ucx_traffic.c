@@ -86,19 +86,32 @@ static void op_done(ucx_op_t *op, void *request, ucs_status_t status, size_t len
 {
     gw_link_t *link = op->peer->link;
     gw_status_t result = gw__ucx_status(status);
+    if (!op->req) {
+        ucp_request_free(request);
+        return;
+    }
     if (result == GW_ERR_CANCELED)
         result = op->verdict;
     else if (result == GW_ERR_IO)
         result = GW_ERR_PEER_FAILED;
     op_delist(op);
-    if (op->req) {
-        op->req->length = length;
-        op->req->handle = NULL;
-        op->req->status = result;
-    }
+    op->req->length = length;
+    op->req->handle = NULL;
+    op->req->status = result;
     op_put(link, op);
     link->events++;
     ucp_request_free(request);
+}
+
+void gw__ucx_op_abandon(ucx_op_t *op, gw_status_t status)
+{
+    op_delist(op);
+    op->req->handle = NULL;
+    op->req->status = status;
+    op->peer->link->events++;
+    /* It does not go back to the free list: UCX may still know it. Its slab is freed with the link.
+     */
+    op->req = NULL;
 }
 
 static void on_sent(void *request, ucs_status_t status, void *op)
@@ -128,6 +141,8 @@ static gw_status_t start(gw_link_t *link, int peer, uint64_t tag, const void *da
         return GW_ERR_INVALID;
     if (link->pid != getpid() || !link->addresses)
         return GW_ERR_UNSUPPORTED;
+    if (!link->worker)
+        return GW_ERR_PEER_FAILED;
     ucx_op_t *op = op_get(link);
     if (!op)
         return GW_ERR_NO_MEMORY;
@@ -213,17 +228,25 @@ gw_status_t gw__ucx_recv(gw_link_t *link, int peer, uint64_t tag, void *data, si
     return req->status;
 }
 
+static int events_of(gw_link_t *link)
+{
+    int events = link->events;
+    link->events = 0;
+    return events;
+}
+
 int gw__ucx_progress(gw_link_t *link)
 {
     if (link->pid != getpid())
         return 0;
+    if (!link->worker)
+        return events_of(link);
     unsigned moved = ucp_worker_progress(link->worker);
     if (link->news || (moved == 0 && gw__ucx_now() >= link->next_watch)) {
         link->next_watch = gw__ucx_now() + WATCH_NS;
         gw__ucx_peers_check(link);
     }
-    int events = link->events;
-    link->events = 0;
+    int events = events_of(link);
     return events > 0 ? events : (int)moved;
 }
 
@@ -233,7 +256,7 @@ void gw__ucx_wait(gw_link_t *link, int timeout_us)
     if (link->pid != getpid() || link->events || link->news)
         return;
     /* Not armed: something has happened since the last progress. */
-    if (ucp_worker_arm(link->worker) != UCS_OK)
+    if (link->worker && ucp_worker_arm(link->worker) != UCS_OK)
         return;
     int64_t us = timeout_us > 0 ? timeout_us : 0;
     if (us > (int64_t)(WATCH_NS / 1000))
@@ -256,8 +279,13 @@ static bool settled(gw_link_t *link, const gw_request_t *req)
 }
 
 /*
- * UCX can take back a receive that found no message yet, and nothing else. For a send, or a receive
- * whose data is on its way, the endpoint has to go: that ends all its operations.
+ * UCX can take back a receive that found no message yet, and nothing else. A send, or a receive
+ * whose data is on its way, ends with its endpoint; where an endpoint cannot be closed by force (a
+ * peer on this node, which normally finishes in a moment), or where even that does not help, it
+ * ends with the worker.
+ *
+ * One thing no call of UCX can prevent: a live peer on this node that has heard of a long message
+ * may still read it from our memory.
  */
 void gw__ucx_cancel(gw_link_t *link, gw_request_t *req)
 {
@@ -270,20 +298,19 @@ void gw__ucx_cancel(gw_link_t *link, gw_request_t *req)
     }
     ucx_peer_t *peer = op->peer;
     op->verdict = GW_ERR_CANCELED;
-    if (op->receive) {
+    if (op->receive)
         ucp_request_cancel(link->worker, op->request);
+    if ((op->receive || peer->local) && settled(link, req))
+        return;
+    if (!peer->local) {
+        gw__ucx_peer_lose(peer, GW_ERR_PEER_FAILED);
+        if (req->status == GW_IN_PROGRESS)
+            op->verdict = GW_ERR_CANCELED;
         if (settled(link, req))
             return;
     }
-    gw__ucx_peer_lose(peer, GW_ERR_PEER_FAILED);
-    if (req->status == GW_IN_PROGRESS)
-        op->verdict = GW_ERR_CANCELED;
-    if (settled(link, req))
-        return;
     link->params.log(link->params.log_arg, GW_LOG_WARN,
-                     "ucx: a message %s rank %d could not be taken back",
+                     "ucx: a message %s rank %d cannot be taken back: giving up all connections",
                      op->receive ? "from" : "to", peer->rank);
-    op->req = NULL;
-    req->handle = NULL;
-    req->status = GW_ERR_CANCELED;
+    gw__ucx_link_break(link);
 }
