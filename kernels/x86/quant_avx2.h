@@ -25,13 +25,16 @@ INLINE __m256i join8(__m256i bytes, unsigned bits)
     return _mm256_or_si256(low, high);
 }
 
+/* Where byte i of a pushed-together lane comes from; -128 makes it 0. All of these are constants
+ * once `bits` is known, and stay in registers. */
+#define FROM(i) (char)((i) < bits ? (i) : (i) < 2 * bits ? 8 + (i)-bits : 0x80)
+
 /* Per 128-bit lane: the low `bits` bytes of both words to the front, 0 behind them. */
 INLINE __m256i push_together(__m256i words, unsigned bits)
 {
-    uint8_t index[16];
-    for (unsigned i = 0; i < 16; i++)
-        index[i] = (uint8_t)(i < bits ? i : i < 2 * bits ? 8 + i - bits : 0x80);
-    __m128i lane = _mm_loadu_si128((const __m128i *)index);
+    __m128i lane = _mm_setr_epi8(FROM(0u), FROM(1u), FROM(2u), FROM(3u), FROM(4u), FROM(5u),
+                                 FROM(6u), FROM(7u), FROM(8u), FROM(9u), FROM(10u), FROM(11u),
+                                 FROM(12u), FROM(13u), FROM(14u), FROM(15u));
     return _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(lane));
 }
 
@@ -93,22 +96,20 @@ INLINE bool over_reads(unsigned bits)
     return bits != 8 && bits != 4;
 }
 
-/* Lane j: the (at most three) bytes from which code j is shifted out, for any width. */
+/* The two bytes that hold code j, and where in them it begins. */
+#define BYTES_OF(j)                                                                                \
+    (char)((j)*bits / 8), (char)((j)*bits < 56 ? (j)*bits / 8 + 1 : 0x80), -128, -128
+#define SHIFT_OF(j) (int)((j)*bits % 8)
+
+/* Lane j: code j in its low bits, for any width. */
 INLINE __m256i spread(const uint8_t *src, unsigned bits)
 {
-    uint8_t index[32];
-    int32_t shift[8];
-    for (unsigned j = 0; j < 8; j++) {
-        unsigned byte = j * bits / 8;
-        index[4 * j] = (uint8_t)byte;
-        index[4 * j + 1] = (uint8_t)(byte < 7 ? byte + 1 : 0x80);
-        index[4 * j + 2] = index[4 * j + 3] = 0x80;
-        shift[j] = (int32_t)(j * bits % 8);
-    }
-    __m128i eight = _mm_loadl_epi64((const __m128i *)src);
-    __m256i x = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(eight),
-                                    _mm256_loadu_si256((const __m256i *)index));
-    return _mm256_srlv_epi32(x, _mm256_loadu_si256((const __m256i *)shift));
+    __m256i index = _mm256_setr_epi8(BYTES_OF(0u), BYTES_OF(1u), BYTES_OF(2u), BYTES_OF(3u),
+                                     BYTES_OF(4u), BYTES_OF(5u), BYTES_OF(6u), BYTES_OF(7u));
+    __m256i shift = _mm256_setr_epi32(SHIFT_OF(0u), SHIFT_OF(1u), SHIFT_OF(2u), SHIFT_OF(3u),
+                                      SHIFT_OF(4u), SHIFT_OF(5u), SHIFT_OF(6u), SHIFT_OF(7u));
+    __m256i eight = _mm256_broadcastsi128_si256(_mm_loadl_epi64((const __m128i *)src));
+    return _mm256_srlv_epi32(_mm256_shuffle_epi8(eight, index), shift);
 }
 
 /* Codes 8 k .. 8 k + 7 of a group of 32. */

@@ -1,2 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 gw_unit_test(quant_tiers)
+
+# Speed beside memcpy, by hand: make bench_kernels && build/bin/bench_kernels
+add_executable(bench_kernels EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/bench_kernels.c)
+target_link_libraries(bench_kernels PRIVATE gradwire_static)
+target_include_directories(bench_kernels PRIVATE ${PROJECT_SOURCE_DIR}/kernels)
