@@ -143,7 +143,7 @@ static const gw_mpi_adapter_t *open_mpi(void)
         fprintf(stderr, "gradwire bench allreduce: no Open MPI here: %s\n", dlerror());
         return NULL;
     }
-    void *module = gw_cli_path("lib/gradwire/mpi-openmpi.so", path, sizeof path)
+    void *module = gw_cli_library_path("gradwire/mpi-openmpi.so", path, sizeof path)
                        ? dlopen(path, RTLD_NOW)
                        : NULL;
     gw_mpi_adapter_module_fn get =

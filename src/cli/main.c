@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command-line tool: a table of commands. */
-#include <limits.h>
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli.h"
 
@@ -19,20 +19,16 @@ static const struct {
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
-bool gw_cli_path(const char *relative, char *out, size_t size)
+bool gw_cli_library_path(const char *relative, char *out, size_t size)
 {
-    char exe[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (n <= 0)
+    Dl_info info;
+    const char *slash = NULL;
+    if (dladdr((const void *)(uintptr_t)gw_version, &info) && info.dli_fname)
+        slash = strrchr(info.dli_fname, '/');
+    if (!slash)
         return false;
-    exe[n] = '\0';
-    for (int level = 0; level < 2; level++) {
-        char *slash = strrchr(exe, '/');
-        if (!slash)
-            return false;
-        *slash = '\0';
-    }
-    int used = snprintf(out, size, "%s/%s", exe, relative);
+    int used =
+        snprintf(out, size, "%.*s/%s", (int)(slash - info.dli_fname), info.dli_fname, relative);
     return used > 0 && (size_t)used < size;
 }
 
