@@ -23,7 +23,7 @@ bool gw_cli_library_path(const char *relative, char *out, size_t size)
 {
     Dl_info info;
     const char *slash = NULL;
-    if (dladdr((const void *)(uintptr_t)gw_version, &info) && info.dli_fname)
+    if (dladdr(dlsym(RTLD_DEFAULT, "gw_version"), &info) && info.dli_fname)
         slash = strrchr(info.dli_fname, '/');
     if (!slash)
         return false;
