@@ -12,10 +12,13 @@ typedef struct arguments {
     MPI_Comm comm;
 } arguments_t;
 
+/* This thread is in the tool next in line: what comes back from there is no call of the
+ * application's. */
+static __thread bool nested;
+
 static int hand_over(const arguments_t *a)
 {
     static gw__link_t link = {.name = "MPI_Allreduce"};
-    static __thread bool nested;
     gw__target_t target = gw__target(&link, nested);
     if (!target.function)
         return MPI_ERR_INTERN;
@@ -102,7 +105,7 @@ __attribute__((visibility("default"))) int MPI_Allreduce(const void *sendbuf, vo
                                                          MPI_Op op, MPI_Comm comm)
 {
     arguments_t a = {sendbuf, recvbuf, count, datatype, op, comm};
-    if (!gw__job_active())
+    if (nested || !gw__job_active())
         return hand_over(&a);
     if (comm == gw__abi.comm_null || count < 0)
         return pass(&a, GW_REASON_UNSUPPORTED_CALL);

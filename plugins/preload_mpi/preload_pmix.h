@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The few types and values of the PMIx ABI (PMIx Standard 4.1, libpmix.so.2) that the shim uses:
- * the headers of PMIx are seldom installed where MPI is. tests/box/mpi_pmix.sh holds them against
- * pmix.h. */
+ * the headers of PMIx are seldom installed where MPI is. tests/box/progs/mpi_pmix_abi.c holds them
+ * against pmix.h. */
 #ifndef GW_PRELOAD_PMIX_H
 #define GW_PRELOAD_PMIX_H
 
