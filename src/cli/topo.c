@@ -158,7 +158,7 @@ static void text_process(const page_t *page)
         return;
     }
     int n = 0;
-    fprintf(page->out, "  node %016llx (%s): ranks with the same number share memory\n",
+    fprintf(page->out, "  node %016llx (%s): ranks with the same number are on one node\n",
             (unsigned long long)page->facts.node_id, page->facts.host);
     fprintf(page->out, "  CPUs to use: %u (%s)\n", page->facts.cpus_allowed,
             page->summary.allowed_cpuset);

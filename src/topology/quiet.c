@@ -18,15 +18,15 @@
  * libxml2 and ICU and changes libxml2's global error handler, pci complains without rights. hwloc's
  * built-in parts read PCI from sysfs and XML without them.
  */
-static const char *const blocked = "HWLOC_PLUGINS_BLACKLIST=hwloc_gl,hwloc_opencl,hwloc_cuda,"
-                                   "hwloc_nvml,hwloc_rsmi,hwloc_levelzero,hwloc_xml_libxml,"
-                                   "hwloc_pci";
-static const char *const hide = "HWLOC_HIDE_ERRORS=2";
+static const char blocked[] = "HWLOC_PLUGINS_BLACKLIST=hwloc_gl,hwloc_opencl,hwloc_cuda,hwloc_nvml,"
+                              "hwloc_rsmi,hwloc_levelzero,hwloc_xml_libxml,hwloc_pci";
+static char hide[] = "HWLOC_HIDE_ERRORS=2";
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A copy of the environment that readers in other threads may still be walking after it was
- * replaced: kept for ever and used again. */
+/* Arrays that readers in other threads may still be walking after they were replaced: kept for ever
+ * and used again. Two entries of ours and the environment; behind it the environment as it was. */
+enum { OURS = 2 };
 typedef struct env_copy {
     struct env_copy *older;
     size_t slots;
@@ -34,19 +34,11 @@ typedef struct env_copy {
 } env_copy_t;
 static env_copy_t *env_copies;
 
-static bool names_variable(const char *entry, const char *setting)
+static char **room_for(size_t count)
 {
-    size_t len = (size_t)(strchr(setting, '=') - setting) + 1;
-    return strncmp(entry, setting, len) == 0;
-}
-
-static char **copy_environ(void)
-{
-    size_t count = 0;
-    while (environ && environ[count])
-        count++;
-    if (!env_copies || env_copies->slots < count + 3) {
-        size_t slots = 2 * count + 64;
+    size_t needed = OURS + 2 * (count + 1);
+    if (!env_copies || env_copies->slots < needed) {
+        size_t slots = 2 * needed + 64;
         env_copy_t *copy = malloc(sizeof *copy + slots * sizeof copy->entry[0]);
         if (!copy)
             return NULL;
@@ -54,44 +46,73 @@ static char **copy_environ(void)
         copy->slots = slots;
         env_copies = copy;
     }
-    char **out = env_copies->entry;
-    size_t n = 0;
-    bool user_hide = false;
-    for (size_t i = 0; i < count; i++) {
-        if (names_variable(environ[i], blocked))
-            continue;
-        user_hide = user_hide || names_variable(environ[i], hide);
-        out[n++] = environ[i];
-    }
-    out[n++] = (char *)blocked;
-    if (!user_hide)
-        out[n++] = (char *)hide;
-    out[n] = NULL;
-    return out;
+    return env_copies->entry;
 }
 
 /*
- * The environment is exchanged by one pointer for the few milliseconds in which hwloc reads it.
- * Readers in other threads see one complete array or the other; setenv followed by unsetenv could
- * free or shift the array under them. A thread that calls setenv in between has made an array of
- * its own from ours: that one stays, without our two entries.
+ * The environment is exchanged by one pointer for the millisecond in which hwloc reads it. Readers
+ * in other threads, which POSIX allows, see one complete array or the other; setenv followed by
+ * unsetenv could free or shift the array under them. Of two entries of one name getenv finds the
+ * first: ours stand in front and hide the user's.
  */
+void gw__env_enter(gw__env_swap_t *swap)
+{
+    static char joined[1024];
+    *swap = (gw__env_swap_t){.before = environ,
+                             .user_blocked = getenv("HWLOC_PLUGINS_BLACKLIST"),
+                             .user_hide = getenv("HWLOC_HIDE_ERRORS")};
+    while (environ && environ[swap->count])
+        swap->count++;
+    char **ours = room_for(swap->count);
+    if (!ours)
+        return;
+    snprintf(joined, sizeof joined, "%s%s%s", blocked, swap->user_blocked ? "," : "",
+             swap->user_blocked ? swap->user_blocked : "");
+    ours[0] = joined;
+    ours[1] = swap->user_hide ? joined : hide;
+    if (swap->count > 0)
+        memcpy(ours + OURS, environ, swap->count * sizeof ours[0]);
+    ours[OURS + swap->count] = NULL;
+    swap->was = ours + OURS + swap->count + 1;
+    memcpy(swap->was, ours + OURS, (swap->count + 1) * sizeof ours[0]);
+    swap->ours = ours;
+    __atomic_store_n(&environ, ours, __ATOMIC_RELEASE);
+}
+
+static void restore_variable(const char *name, const char *value)
+{
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+/* Another thread may have written meanwhile. A variable that it replaced or removed is so in the
+ * real array too; one that it added made a new array from ours, which stays without our entries. */
+void gw__env_leave(gw__env_swap_t *swap)
+{
+    char **seen = swap->ours;
+    if (!swap->ours)
+        return;
+    if (__atomic_compare_exchange_n(&environ, &seen, swap->before, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        for (size_t i = 0; i <= swap->count && swap->before; i++)
+            if (swap->ours[OURS + i] != swap->was[i] && swap->before[i] == swap->was[i])
+                swap->before[i] = swap->ours[OURS + i];
+        return;
+    }
+    restore_variable("HWLOC_PLUGINS_BLACKLIST", swap->user_blocked);
+    restore_variable("HWLOC_HIDE_ERRORS", swap->user_hide);
+}
+
 int gw__hwloc_init(hwloc_topology_t *out)
 {
+    gw__env_swap_t swap;
     pthread_mutex_lock(&lock);
-    char **before = environ;
-    const char *user = getenv("HWLOC_HIDE_ERRORS");
-    char **ours = copy_environ();
-    if (ours)
-        __atomic_store_n(&environ, ours, __ATOMIC_RELEASE);
+    gw__env_enter(&swap);
     hwloc_hide_errors(); /* hwloc reads the variable once: let that be now */
     int rc = hwloc_topology_init(out);
-    if (ours && !__atomic_compare_exchange_n(&environ, &ours, before, false, __ATOMIC_ACQ_REL,
-                                             __ATOMIC_ACQUIRE)) {
-        unsetenv("HWLOC_PLUGINS_BLACKLIST");
-        if (!user)
-            unsetenv("HWLOC_HIDE_ERRORS");
-    }
+    gw__env_leave(&swap);
     pthread_mutex_unlock(&lock);
     return rc;
 }
