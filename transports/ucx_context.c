@@ -98,9 +98,7 @@ static void configure(ucp_config_t *config, const gw_link_params_t *params)
         prefer(config, "NET_DEVICES", params->devices);
     if (params->port_max > 0)
         prefer_tcp(config, "TCP_PORT_RANGE", ports);
-    prefer_tcp(config, "TCP_CONN_NB", "y"); /* else making an endpoint waits for the peer's host */
-    if (getenv("GWX_SEG"))
-        prefer_tcp(config, "TCP_TX_SEG_SIZE", getenv("GWX_SEG"));
+    configure_tcp(config);
 }
 
 /* What UCX found on this machine, read from the list it prints for people: there is no call that

@@ -38,6 +38,7 @@ struct ucx_peer {
     gw_status_t lost;    /* GW_OK, or why this peer can no longer be used */
     bool news;           /* `lost` was set by UCX's callback and not acted upon yet */
     bool local;          /* shares memory with us: see gw__ucx_peer_open */
+    bool eager;          /* over TCP: no rendezvous, see configure_tcp */
     int watch;           /* descriptor that is readable once the peer's process ended; -1: none */
     const void *address; /* its ucp worker address */
     ucx_op_t *ops;

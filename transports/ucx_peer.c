@@ -54,8 +54,10 @@ gw_status_t gw__ucx_peer_open(ucx_peer_t *peer)
         .err_mode = peer->local ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = on_error, .arg = peer}};
     ucs_status_t status = ucp_ep_create(peer->link->worker, &params, &peer->ep);
-    if (status == UCS_OK)
+    if (status == UCS_OK) {
+        peer->eager = !strncmp(gw__ucx_peer_describe(peer), "tcp/", 4);
         return GW_OK;
+    }
     peer->ep = NULL;
     peer->lost = gw__ucx_status(status);
     if (peer->lost == GW_ERR_IO || peer->lost == GW_ERR_CANCELED)

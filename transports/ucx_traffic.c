@@ -190,9 +190,11 @@ gw_status_t gw__ucx_send(gw_link_t *link, int peer, uint64_t tag, const void *da
         op_put(link, op);
         return settle(req, status);
     }
+    uint32_t hint =
+        link->peers[peer].eager ? UCP_OP_ATTR_FLAG_FAST_CMPL : UCP_OP_ATTR_FLAG_MULTI_SEND;
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                                  UCP_OP_ATTR_FIELD_USER_DATA |
-                                                 UCP_OP_ATTR_FIELD_MEMORY_TYPE | peer_flag,
+                                                 UCP_OP_ATTR_FIELD_MEMORY_TYPE | hint,
                                  .cb.send = on_sent,
                                  .memory_type = UCS_MEMORY_TYPE_HOST,
                                  .user_data = op};
