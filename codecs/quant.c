@@ -55,7 +55,15 @@ static gw_status_t check(const gw_coder_t *coder, char *why, size_t size)
                  (bucket + 16) / 32 * 32);
         return GW_ERR_BAD_SETTING;
     }
-    if (bits <= 2 && !coder->value[FEEDBACK] && !coder->value[FORCE]) {
+    if (coder->value[FORCE])
+        return GW_OK;
+    if (bits == 1 && coder->value[ROUND] && coder->value[FEEDBACK]) {
+        snprintf(why, size,
+                 "round=stochastic: the residual of q1 was seen to grow without end; use nearest, "
+                 "2 bits or more, or force=1");
+        return GW_ERR_BAD_SETTING;
+    }
+    if (bits <= 2 && !coder->value[FEEDBACK]) {
         snprintf(why, size,
                  "ef=off: q%d without error feedback was measured worse than sending zeros; use "
                  "ef=on, 3 bits or more, or force=1",
@@ -147,12 +155,14 @@ static gw_status_t decode(const gw_coder_t *coder, const gw_decode_t *in)
     return GW_OK;
 }
 
-static float ulp(float x)
+/* Distance of binary32 numbers at x > 0. */
+static double ulp(double x)
 {
-    return nextafterf(x, INFINITY) - x;
+    return x > 0 ? ldexp(1.0, ilogb(x) - 23) : 0;
 }
 
-/* Half a unit (a whole one when rounding is random) and what binary32 rounds away. */
+/* Half a unit, or a whole one when rounding is random (to 1/65536 of a unit), and what the
+ * decoder's binary32 arithmetic rounds away. Never rounded down itself. */
 static float bucket_bound(const gw_quant_spec_t *spec, const float *x, size_t n)
 {
     float mn = x[0], mx = x[0];
@@ -160,10 +170,11 @@ static float bucket_bound(const gw_quant_spec_t *spec, const float *x, size_t n)
         mn = fminf(mn, x[i]);
         mx = fmaxf(mx, x[i]);
     }
-    double levels = (1u << spec->bits) - 1, unit = mx / levels - mn / levels;
+    float levels = (float)((1u << spec->bits) - 1);
+    double unit = (double)(mx / levels) - (double)(mn / levels);
     double step = spec->stochastic ? unit * (1 + 0x1p-16) : unit / 2;
-    double top = fmax(fabsf(mn), fabsf(mx));
-    return (float)(step + 2.0 * ulp((float)top * 0.5f) * 2.0 + FLT_MIN);
+    double limit = step + 2 * ulp(fmax(fabs((double)mn), fabs((double)mx))) + (double)FLT_MIN;
+    return nextafterf((float)limit, INFINITY);
 }
 
 static void error_bound(const gw_coder_t *coder, const float *x, size_t count, float *out)

@@ -29,20 +29,16 @@ static gw_quant_grid_t find_grid(const gw_quant_spec_t *spec, const float *p, si
 
 static uint32_t code_nearest(const gw_quant_grid_t *g, float p, int32_t top)
 {
-    if (g->how == GW_QUANT_FAST)
-        return (uint32_t)gw__quant_limit(lrintf(p * g->inv) + g->zero, top);
-    return (uint32_t)gw__quant_limit(lrint(((double)p - (double)g->min) * g->wide_inv), top);
+    double t = ((double)p - g->offset) * g->inverse;
+    return (uint32_t)gw__quant_limit(lrint(t) + g->zero, top);
 }
 
 /* The place on the grid in 1/65536 of a step, then up with the probability of its fraction: a value
  * on the grid never moves. */
 static uint32_t code_stochastic(const gw_quant_grid_t *g, float p, int32_t top, uint32_t noise)
 {
-    long place;
-    if (g->how == GW_QUANT_FAST)
-        place = lrintf(p * g->inv * 65536.0f) + (long)g->zero * 65536;
-    else
-        place = lrint(((double)p - (double)g->min) * g->wide_inv * 65536.0);
+    double t = ((double)p - g->offset) * g->inverse * 65536.0;
+    long place = lrint(t) + (long)g->zero * 65536;
     return ((uint32_t)gw__quant_limit(place, top * 65536) + noise) >> 16;
 }
 
@@ -51,16 +47,12 @@ static void code_bucket(const gw_quant_spec_t *spec, const gw_quant_grid_t *g, c
 {
     int32_t top = (int32_t)(1u << spec->bits) - 1;
     for (size_t i = 0; i < n; i++) {
-        uint32_t q = 0;
-        if (g->how == GW_QUANT_FAST || g->how == GW_QUANT_WIDE) {
-            if (spec->stochastic) {
-                uint32_t pair = gw__quant_noise_pair(noise, (uint32_t)i / 2);
-                q = code_stochastic(g, p[i], top, i % 2 ? pair >> 16 : pair & 0xFFFFu);
-            } else {
-                q = code_nearest(g, p[i], top);
-            }
+        if (spec->stochastic) {
+            uint32_t pair = gw__quant_noise_pair(noise, (uint32_t)i / 2);
+            code[i] = (uint8_t)code_stochastic(g, p[i], top, i % 2 ? pair >> 16 : pair & 0xFFFFu);
+        } else {
+            code[i] = (uint8_t)code_nearest(g, p[i], top);
         }
-        code[i] = (uint8_t)q;
     }
 }
 
@@ -112,7 +104,10 @@ bool gw__quant_ref_bucket(const gw_quant_spec_t *spec, const float *src, float *
     gw_quant_grid_t g = find_grid(spec, p, n, finite);
     gw__store_float(dst, g.min);
     gw__store_float(dst + 4, g.unit);
-    code_bucket(spec, &g, p, n, noise, code);
+    if (finite)
+        code_bucket(spec, &g, p, n, noise, code);
+    else
+        memset(code, 0, n);
     pack(code, n, spec->bits, dst + GW_QUANT_META_BYTES);
     if (residual && finite)
         keep_loss(&g, p, code, n, residual);

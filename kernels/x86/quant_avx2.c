@@ -29,6 +29,12 @@ typedef struct job {
     float *residual;
 } job_t;
 
+/* What the compiler specialises on. */
+typedef struct way {
+    unsigned bits;
+    bool stochastic, ef, shifted;
+} way_t;
+
 INLINE extremes_t extremes_start(void)
 {
     __m256 inf = _mm256_set1_ps(INFINITY), minus = _mm256_set1_ps(-INFINITY);
@@ -110,110 +116,128 @@ INLINE __m256i limit(__m256i x, int top)
     return _mm256_min_epi32(_mm256_max_epi32(x, _mm256_setzero_si256()), _mm256_set1_epi32(top));
 }
 
-/* Codes of 8 elements whose place on the grid, in 1/65536 of a step, is given. */
-INLINE __m256i code_place(__m256i place, __m128i noise, unsigned bits)
+INLINE __m128i round_4(const gw_quant_grid_t *g, __m128 p, double scale)
 {
-    int top = (1 << bits) - 1;
-    place = limit(place, top * 65536);
-    return _mm256_srli_epi32(_mm256_add_epi32(place, _mm256_cvtepu16_epi32(noise)), 16);
-}
-
-INLINE __m256i code_fast(const gw_quant_grid_t *g, __m256 p, __m128i noise, unsigned bits,
-                         bool stochastic)
-{
-    __m256 t = _mm256_mul_ps(p, _mm256_set1_ps(g->inv));
-    if (!stochastic) {
-        __m256i q = _mm256_add_epi32(_mm256_cvtps_epi32(t), _mm256_set1_epi32(g->zero));
-        return limit(q, (1 << bits) - 1);
-    }
-    __m256i place = _mm256_cvtps_epi32(_mm256_mul_ps(t, _mm256_set1_ps(65536.0f)));
-    place = _mm256_add_epi32(place, _mm256_set1_epi32(g->zero * 65536));
-    return code_place(place, noise, bits);
-}
-
-INLINE __m128i place_wide(const gw_quant_grid_t *g, __m128 p, double scale)
-{
-    __m256d t = _mm256_sub_pd(_mm256_cvtps_pd(p), _mm256_set1_pd((double)g->min));
-    t = _mm256_mul_pd(_mm256_mul_pd(t, _mm256_set1_pd(g->wide_inv)), _mm256_set1_pd(scale));
+    __m256d t = _mm256_sub_pd(_mm256_cvtps_pd(p), _mm256_set1_pd(g->offset));
+    t = _mm256_mul_pd(t, _mm256_set1_pd(g->inverse));
+    if (scale != 1.0)
+        t = _mm256_mul_pd(t, _mm256_set1_pd(scale));
     return _mm256_cvtpd_epi32(t);
 }
 
-INLINE __m256i code_wide(const gw_quant_grid_t *g, __m256 p, __m128i noise, unsigned bits,
-                         bool stochastic)
+/* rne((p - offset) * inverse * scale), as the reference has it. */
+INLINE __m256i round_exactly(const gw_quant_grid_t *g, __m256 p, double scale)
 {
-    double scale = stochastic ? 65536.0 : 1.0;
-    __m256i place = _mm256_set_m128i(place_wide(g, _mm256_extractf128_ps(p, 1), scale),
-                                     place_wide(g, _mm256_castps256_ps128(p), scale));
-    return stochastic ? code_place(place, noise, bits) : limit(place, (1 << bits) - 1);
+    return _mm256_set_m128i(round_4(g, _mm256_extractf128_ps(p, 1), scale),
+                            round_4(g, _mm256_castps256_ps128(p), scale));
+}
+
+/*
+ * The same with scale 1 on a shifted grid, in binary32 where that is certain. The product's
+ * relative error is at most 2^-23 and |t| < 2^bits + 1: unless t is as near as 2^(bits - 22) to the
+ * middle between two integers, both arithmetics round to the same one. Else the group is done
+ * exactly.
+ */
+INLINE void round_group(const gw_quant_grid_t *g, const __m256 p[4], __m256i q[4], unsigned bits)
+{
+    __m256 inverse = _mm256_set1_ps((float)g->inverse), sign = _mm256_set1_ps(-0.0f);
+    __m256 far = _mm256_setzero_ps();
+    for (int k = 0; k < 4; k++) {
+        __m256 t = _mm256_mul_ps(p[k], inverse);
+        q[k] = _mm256_cvtps_epi32(t);
+        __m256 off = _mm256_sub_ps(t, _mm256_cvtepi32_ps(q[k]));
+        far = _mm256_max_ps(far, _mm256_andnot_ps(sign, off));
+    }
+    __m256 sure = _mm256_set1_ps(0.5f - 0x1p-22f * (float)(1 << bits));
+    if (__builtin_expect(_mm256_movemask_ps(_mm256_cmp_ps(far, sure, _CMP_GE_OQ)), 0))
+        for (int k = 0; k < 4; k++)
+            q[k] = round_exactly(g, p[k], 1.0);
+}
+
+/* Codes of 32 elements, at random between their two neighbours on the grid. */
+INLINE void round_at_random(const job_t *job, const gw_quant_grid_t *g, size_t i, const __m256 p[4],
+                            __m256i q[4], unsigned bits)
+{
+    int top = (1 << bits) - 1;
+    __m256i zero = _mm256_set1_epi32(g->zero * 65536);
+    for (size_t k = 0; k < 4; k += 2) {
+        __m256i noise = noise_at(job->noise, i + 8 * k);
+        __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(noise));
+        __m256i high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(noise, 1));
+        __m256i a = _mm256_add_epi32(round_exactly(g, p[k], 65536.0), zero);
+        __m256i b = _mm256_add_epi32(round_exactly(g, p[k + 1], 65536.0), zero);
+        q[k] = _mm256_srli_epi32(_mm256_add_epi32(limit(a, top * 65536), low), 16);
+        q[k + 1] = _mm256_srli_epi32(_mm256_add_epi32(limit(b, top * 65536), high), 16);
+    }
+}
+
+/* What was lost of 8 elements, to the residual. */
+INLINE void keep_loss(float *residual, const gw_quant_grid_t *g, __m256 p, __m256i code)
+{
+    __m256 step = _mm256_mul_ps(_mm256_set1_ps(g->unit), _mm256_cvtepi32_ps(code));
+    __m256 value = _mm256_add_ps(_mm256_set1_ps(g->min), step);
+    _mm256_storeu_ps(residual, _mm256_sub_ps(p, value));
+}
+
+/* The zero point and the limits in 16 bits, where saturation does half of the work. Places on the
+ * grid are below 2^10 in magnitude: nothing is lost in the first pack. */
+INLINE __m256i pack_places(const __m256i q[4], int zero, unsigned bits)
+{
+    __m256i shift = _mm256_set1_epi16((short)zero);
+    __m256i low = _mm256_add_epi16(_mm256_packs_epi32(q[0], q[1]), shift);
+    __m256i high = _mm256_add_epi16(_mm256_packs_epi32(q[2], q[3]), shift);
+    __m256i bytes = _mm256_packus_epi16(low, high);
+    if (bits == 8)
+        return bytes;
+    return _mm256_min_epu8(bytes, _mm256_set1_epi8((char)((1 << bits) - 1)));
+}
+
+INLINE __m256i pack_codes(const __m256i q[4])
+{
+    return _mm256_packus_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
 }
 
 /* 32 elements: codes to dst, what was lost to the residual. */
 INLINE void code_group(const job_t *job, const gw_quant_grid_t *g, size_t i, uint8_t *dst,
-                       bool last, unsigned bits, bool stochastic, bool ef, bool wide)
+                       bool last, way_t way)
 {
-    __m256i q[4], noise[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    if (stochastic) {
-        noise[0] = noise_at(job->noise, i);
-        noise[1] = noise_at(job->noise, i + 16);
+    __m256 p[4];
+    __m256i q[4];
+    for (size_t k = 0; k < 4; k++)
+        p[k] = load_p(job->src, job->residual, i + 8 * k, way.ef);
+    if (way.stochastic)
+        round_at_random(job, g, i, p, q, way.bits);
+    else if (way.shifted)
+        round_group(g, p, q, way.bits);
+    else
+        for (int k = 0; k < 4; k++)
+            q[k] = round_exactly(g, p[k], 1.0);
+    if (!way.ef && !way.stochastic) {
+        emit(pack_places(q, g->zero, way.bits), dst, last, way.bits);
+        return;
     }
     for (int k = 0; k < 4; k++) {
-        __m256 p = load_p(job->src, job->residual, i + 8 * (size_t)k, ef);
-        __m128i r = k % 2 ? _mm256_extracti128_si256(noise[k / 2], 1)
-                          : _mm256_castsi256_si128(noise[k / 2]);
-        q[k] = wide ? code_wide(g, p, r, bits, stochastic) : code_fast(g, p, r, bits, stochastic);
-        if (ef) {
-            __m256 step = _mm256_mul_ps(_mm256_set1_ps(g->unit), _mm256_cvtepi32_ps(q[k]));
-            __m256 value = _mm256_add_ps(_mm256_set1_ps(g->min), step);
-            _mm256_storeu_ps(job->residual + i + 8 * k, _mm256_sub_ps(p, value));
-        }
+        if (!way.stochastic)
+            q[k] = limit(_mm256_add_epi32(q[k], _mm256_set1_epi32(g->zero)), (1 << way.bits) - 1);
+        if (way.ef)
+            keep_loss(job->residual + i + 8 * k, g, p[k], q[k]);
     }
-    __m256i low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
-    emit(_mm256_packus_epi16(low, high), dst, last, bits);
-}
-
-/* The most common case takes the zero point and the limits in 16 bits, where saturation does half
- * of the work. |t| <= 2^bits + 1: nothing is lost in the first pack. */
-INLINE void code_group_plain(const job_t *job, const gw_quant_grid_t *g, size_t i, uint8_t *dst,
-                             bool last, unsigned bits)
-{
-    __m256 inv = _mm256_set1_ps(g->inv);
-    __m256i q[4], zero = _mm256_set1_epi16((short)g->zero);
-    for (int k = 0; k < 4; k++)
-        q[k] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(job->src + i + 8 * k), inv));
-    __m256i low = _mm256_add_epi16(_mm256_packs_epi32(q[0], q[1]), zero);
-    __m256i high = _mm256_add_epi16(_mm256_packs_epi32(q[2], q[3]), zero);
-    __m256i bytes = _mm256_packus_epi16(low, high);
-    if (bits < 8)
-        bytes = _mm256_min_epu8(bytes, _mm256_set1_epi8((char)((1 << bits) - 1)));
-    emit(bytes, dst, last, bits);
+    emit(pack_codes(q), dst, last, way.bits);
 }
 
 /* Codes a bucket and takes the extremes of the next one (`next`, or the same again). */
 INLINE extremes_t code_bucket(const job_t *job, const gw_quant_grid_t *g, uint8_t *dst,
-                              const job_t *next, unsigned bits, bool stochastic, bool ef)
+                              const job_t *next, way_t way)
 {
     size_t n = job->spec->bucket;
     extremes_t e = extremes_start();
     dst += GW_QUANT_META_BYTES;
-    for (size_t i = 0; i < n; i += 32, dst += 4 * bits) {
-        bool last = i + 32 == n;
-        prefetch(next->src, next->residual, i, ef);
-        extremes_take(&e, next->src, next->residual, i, ef);
-        if (stochastic || ef)
-            code_group(job, g, i, dst, last, bits, stochastic, ef, false);
-        else
-            code_group_plain(job, g, i, dst, last, bits);
+    for (size_t i = 0; i < n; i += 32, dst += 4 * way.bits) {
+        prefetch(next->src, next->residual, i, way.ef);
+        extremes_take(&e, next->src, next->residual, i, way.ef);
+        code_group(job, g, i, dst, i + 32 == n, way);
     }
     return e;
-}
-
-INLINE void code_bucket_wide(const job_t *job, const gw_quant_grid_t *g, uint8_t *dst,
-                             unsigned bits, bool stochastic, bool ef)
-{
-    size_t n = job->spec->bucket;
-    dst += GW_QUANT_META_BYTES;
-    for (size_t i = 0; i < n; i += 32, dst += 4 * bits)
-        code_group(job, g, i, dst, i + 32 == n, bits, stochastic, ef, true);
 }
 
 /* All whole buckets of a call; returns how many were poisoned. */
@@ -232,15 +256,14 @@ INLINE size_t encode_buckets(job_t job, size_t buckets, uint64_t bucket, uint64_
         job.noise = gw__quant_noise(key, bucket);
         gw__store_float(dst, g.min);
         gw__store_float(dst + 4, g.unit);
-        if (g.how == GW_QUANT_FAST) {
-            e = code_bucket(&job, &g, dst, &next, bits, stochastic, ef);
-        } else {
-            poisoned += g.how == GW_QUANT_POISON;
-            if (g.how == GW_QUANT_POISON || g.wide)
-                gw__quant_ref_bucket(job.spec, job.src, job.residual, n, job.noise, dst);
-            else
-                code_bucket_wide(&job, &g, dst, bits, stochastic, ef);
+        if (!g.finite || g.wide) {
+            poisoned += !g.finite;
+            gw__quant_ref_bucket(job.spec, job.src, job.residual, n, job.noise, dst);
             e = scan(next.src, next.residual, n, ef);
+        } else if (g.shifted && g.unit >= FLT_MIN) {
+            e = code_bucket(&job, &g, dst, &next, (way_t){bits, stochastic, ef, true});
+        } else {
+            e = code_bucket(&job, &g, dst, &next, (way_t){bits, stochastic, ef, false});
         }
         job = next;
     }
