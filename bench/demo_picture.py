@@ -5,6 +5,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 # Two colours of Okabe and Ito's palette, told apart by every kind of colour vision, and two line styles beside them.
 COLOURS = {"plain": "#0072B2", "compressed": "#D55E00"}
@@ -28,8 +29,14 @@ def draw_losses(axes, report):
         if len(curves) > 1:
             deviation = curves[:, :, 1].std(0, ddof=1)
             axes.fill_between(steps, mean - deviation, mean + deviation, color=COLOURS[kind], alpha=0.2, lw=0)
+    if report["baseline"] > 5 * mean.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(NullFormatter())
     axes.axhline(report["baseline"], color=GREY, lw=1, ls=":")
-    axes.annotate(report["baseline_name"], (steps[-1], report["baseline"]), ha="right", va="bottom", color=GREY)
+    axes.annotate(report["baseline_name"], (steps[-1], report["baseline"]), ha="right", va="top",
+                  xytext=(0, -3), textcoords="offset points", color=GREY)
     axes.set_xlabel("step")
     axes.set_ylabel("validation loss (nats)")
     axes.set_xlim(0, steps[-1] * 1.02)
@@ -65,9 +72,11 @@ def draw_times(axes, report):
         reduce_ms = report[kind]["allreduce_ms"]
         axes.bar(position, reduce_ms, 0.62, color="white", alpha=0.55, linewidth=0)
         axes.plot((position - 0.31, position + 0.31), (reduce_ms, reduce_ms), color="black", lw=1)
-        if reduce_ms > 0.12 * max(steps.values()):
-            axes.annotate(f"all-reduce\n{reduce_ms:.0f} ms" if reduce_ms >= 20 else f"all-reduce\n{reduce_ms:.1f} ms",
-                          (position, reduce_ms / 2), ha="center", va="center", fontsize=9)
+        label = f"all-reduce\n{reduce_ms:.0f} ms" if reduce_ms >= 20 else f"all-reduce\n{reduce_ms:.1f} ms"
+        roomy = reduce_ms > 0.15 * max(steps.values())
+        axes.annotate(label, (position, reduce_ms / 2 if roomy else reduce_ms), ha="center",
+                      xytext=(0, 0 if roomy else 3), textcoords="offset points", va="center" if roomy else "bottom",
+                      fontsize=9, bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.75})
     axes.set_ylabel("ms a step")
     axes.set_title(f"Step: {report['step_ratio']:.2f} x faster" if report["step_ratio"] >= 1
                    else f"Step: {1 / report['step_ratio']:.2f} x slower", loc="left")

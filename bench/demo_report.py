@@ -171,6 +171,10 @@ def verdict(report):
 # --- table -----------------------------------------------------------------------------------------------------------
 
 
+def faster(ratio):
+    return f"{ratio:.2f} x faster" if ratio >= 1 else f"{1 / ratio:.2f} x slower"
+
+
 def spread(mean, deviation, style, seeds):
     return f"{mean:{style}}" + (f" ± {deviation:{style}}" if seeds > 1 else "")
 
@@ -183,9 +187,9 @@ def table_rows(report):
     yield ("validation accuracy, %", spread(100 * a["accuracy_mean"], 100 * a["accuracy_std"], ".2f", seeds),
            spread(100 * b["accuracy_mean"], 100 * b["accuracy_std"], ".2f", seeds),
            f"{100 * (b['accuracy_mean'] - a['accuracy_mean']):+.2f} points")
-    yield "one step, ms", f"{a['step_ms']:.1f}", f"{b['step_ms']:.1f}", f"{report['step_ratio']:.2f} x faster"
+    yield "one step, ms", f"{a['step_ms']:.1f}", f"{b['step_ms']:.1f}", faster(report["step_ratio"])
     yield ("of it in all-reduce, ms", f"{a['allreduce_ms']:.1f}", f"{b['allreduce_ms']:.1f}",
-           f"{report['allreduce_ratio']:.2f} x faster")
+           faster(report["allreduce_ratio"]))
     yield ("a rank sends, MB", f"{a['wire_bytes'] / 1e6:.1f}", f"{b['wire_bytes'] / 1e6:.1f}",
            f"{report['wire_ratio']:.2f} x fewer")
     if report["interface_ratio"]:

@@ -66,9 +66,9 @@ class LanguageTask:
     is for validation."""
 
     name = "lm"
-    title = "character language model on the King James Bible"
-    steps, batch, window, rate, warm_up = 160, 8, 64, 3e-3, 20
-    curve_windows, final_windows = 48, 512
+    title = "Character language model on the King James Bible"
+    steps, batch, window, rate, warm_up = 144, 8, 64, 3e-3, 20
+    curve_windows, final_windows = 48, 416
 
     def __init__(self, text_file):
         with open(text_file, encoding="utf-8", errors="replace") as file:
@@ -111,7 +111,7 @@ class DigitsTask:
     """Handwritten digits, 8 x 8 pixels, that scikit-learn carries; every fifth is for validation."""
 
     name = "digits"
-    title = "multilayer perceptron on scikit-learn's digits"
+    title = "Multilayer perceptron on scikit-learn's digits"
     steps, batch, rate, warm_up = 240, 32, 1e-3, 10
     curve_windows = final_windows = None  # always all of them
     baseline_name, baseline = "guessing", math.log(10)

@@ -116,7 +116,7 @@ def train(task, seed, steps, comm):
         if step in report_steps:
             validation, _ = evaluate(model, task, task.curve_windows, comm)
             curve.append([step, validation])
-            progress(comm, f"step {step:4d}/{steps}  validation loss {validation:.4f}"
+            progress(comm, f"step {step}/{steps}  validation loss {validation:.4f}"
                            f"  {1e3 * statistics.median(step_seconds):4.0f} ms a step"
                            f"  {1e3 * statistics.median(reduce_seconds):4.0f} in all-reduce")
     loss, accuracy = evaluate(model, task, task.final_windows, comm)
