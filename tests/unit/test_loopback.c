@@ -2,17 +2,10 @@
 /* Tests of the loopback transport: the contract with threads as ranks, its all-gather, and its life
  * cycle. */
 #include "gw_test.h"
-#include "transport_body.h"
+#include "transport_ranks.h"
 
 #include <pthread.h>
 #include <string.h>
-
-/* One rank: a thread that runs the contract's body. */
-typedef struct seat {
-    body_rank_t body;
-    gw_loopback_rank_t rank;
-    pthread_t thread;
-} seat_t;
 
 static const gw_transport_t *loopback(void)
 {
@@ -21,35 +14,12 @@ static const gw_transport_t *loopback(void)
     return transport;
 }
 
-static void *seat_main(void *arg)
-{
-    body_run(&((seat_t *)arg)->body);
-    return NULL;
-}
-
 static void run_part(const char *part, int size)
 {
-    seat_t seats[8] = {0};
-    gw_loopback_t *world;
-    ck_assert_int_eq(gw_loopback_create(size, &world), GW_OK);
-    for (int i = 0; i < size; i++) {
-        seats[i].rank = (gw_loopback_rank_t){world, i};
-        seats[i].body = (body_rank_t){.transport = loopback(),
-                                      .part = part,
-                                      .rank = i,
-                                      .size = size,
-                                      .arg = world,
-                                      .gather = gw_loopback_allgather,
-                                      .gather_arg = &seats[i].rank};
-        ck_assert_int_eq(pthread_create(&seats[i].thread, NULL, seat_main, &seats[i]), 0);
-    }
-    for (int i = 0; i < size; i++)
-        pthread_join(seats[i].thread, NULL);
-    for (int i = 0; i < size; i++)
-        ck_assert_msg(seats[i].body.failure[0] == '\0', "%s, rank %d: %s", part, i,
-                      seats[i].body.failure);
-    ck_assert_str_eq(seats[0].body.carrier, "loopback");
-    gw_loopback_free(world);
+    char failure[320], carrier[64];
+    ranks_threads(size, loopback(), part, body_run, failure, carrier);
+    ck_assert_msg(failure[0] == '\0', "%s", failure);
+    ck_assert_str_eq(carrier, "loopback");
 }
 
 START_TEST(contract_two_ranks)
@@ -66,6 +36,11 @@ END_TEST
 
 /* ---- the all-gather
  * ---------------------------------------------------------------------------------- */
+
+typedef struct seat {
+    gw_loopback_rank_t rank;
+    pthread_t thread;
+} seat_t;
 
 enum { GATHERERS = 5, ROUNDS = 300 };
 

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of the UCX transport: the contract over TCP and shared memory, with threads and processes
- * as ranks. */
+/* Tests of the UCX transport: the contract over TCP and shared memory, with threads and with
+ * processes as ranks. */
 #include "gw_test.h"
-#include "transport_body.h"
+#include "transport_ranks.h"
 
-#include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static const gw_transport_t *ucx(void)
 {
@@ -21,55 +17,85 @@ static const gw_transport_t *ucx(void)
     return transport;
 }
 
-/* ---- threads of one process
- * -------------------------------------------------------------------------- */
-
-typedef struct seat {
-    body_rank_t body;
-    gw_loopback_rank_t rank;
-    pthread_t thread;
-} seat_t;
-
-static void *seat_main(void *arg)
+static void run_threads(const char *part, char carrier[64])
 {
-    body_run(&((seat_t *)arg)->body);
-    return NULL;
+    char failure[320];
+    ranks_threads(3, ucx(), part, body_run, failure, carrier);
+    ck_assert_msg(failure[0] == '\0', "%s", failure);
 }
 
-/* Runs a part with threads as ranks. The loopback's all-gather is the channel outside. */
-static void run_threads(const char *part, int size)
+static void run_rank(body_rank_t *me)
 {
-    seat_t seats[8] = {0};
-    gw_loopback_t *world;
-    ck_assert_int_eq(gw_loopback_create(size, &world), GW_OK);
-    for (int i = 0; i < size; i++) {
-        seats[i].rank = (gw_loopback_rank_t){world, i};
-        seats[i].body = (body_rank_t){.transport = ucx(),
-                                      .part = part,
-                                      .rank = i,
-                                      .size = size,
-                                      .gather = gw_loopback_allgather,
-                                      .gather_arg = &seats[i].rank};
-        ck_assert_int_eq(pthread_create(&seats[i].thread, NULL, seat_main, &seats[i]), 0);
+    me->transport = ucx();
+    body_run(me);
+}
+
+static void run_processes(const char *part, char carrier[64])
+{
+    ranks_t *ranks = ranks_fork(4, part, run_rank);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_msg(ranks->body[i].failure[0] == '\0', "%s, rank %d: %s", part, i,
+                      ranks->body[i].failure);
+        ck_assert_msg(ranks->exit_status[i] == 0, "%s, rank %d ended with status %d", part, i,
+                      ranks->exit_status[i]);
     }
-    for (int i = 0; i < size; i++)
-        pthread_join(seats[i].thread, NULL);
-    for (int i = 0; i < size; i++)
-        ck_assert_msg(seats[i].body.failure[0] == '\0', "%s, rank %d: %s", part, i,
-                      seats[i].body.failure);
-    gw_loopback_free(world);
+    strcpy(carrier, ranks->body[0].carrier);
+    ranks_free(ranks);
+}
+
+static bool over_tcp(const char *carrier)
+{
+    return !strncmp(carrier, "tcp/", 4);
+}
+
+static bool over_shared_memory(const char *carrier)
+{
+    return strstr(carrier, "sysv") || strstr(carrier, "posix") || strstr(carrier, "xpmem");
 }
 
 START_TEST(threads_tcp)
 {
+    char carrier[64];
     setenv("UCX_TLS", "tcp,self", 1);
-    run_threads(body_parts[_i], 3);
+    run_threads(body_parts[_i], carrier);
+    ck_assert_msg(over_tcp(carrier), "carried by %s", carrier);
 }
 END_TEST
 
 START_TEST(threads_shared_memory)
 {
-    run_threads(body_parts[_i], 3);
+    char carrier[64];
+    run_threads(body_parts[_i], carrier);
+    ck_assert_msg(over_shared_memory(carrier), "carried by %s", carrier);
+}
+END_TEST
+
+/* The prefixed variable wins over the plain one. */
+START_TEST(processes_tcp)
+{
+    char carrier[64];
+    setenv("UCX_TLS", "sm,self", 1);
+    setenv("GRADWIRE_UCX_TLS", "tcp,self", 1);
+    run_processes(body_parts[_i], carrier);
+    ck_assert_msg(over_tcp(carrier), "carried by %s", carrier);
+}
+END_TEST
+
+START_TEST(processes_shared_memory)
+{
+    char carrier[64];
+    run_processes(body_parts[_i], carrier);
+    ck_assert_msg(over_shared_memory(carrier), "carried by %s", carrier);
+}
+END_TEST
+
+/* Rendezvous over TCP stays possible for users who ask for it. */
+START_TEST(processes_tcp_rendezvous)
+{
+    char carrier[64];
+    setenv("UCX_TLS", "tcp,self", 1);
+    setenv("UCX_RNDV_THRESH", "16k", 1);
+    run_processes(body_parts[_i], carrier);
 }
 END_TEST
 
@@ -82,6 +108,9 @@ int main(void)
     TCase *tc = tcase_create("ucx");
     tcase_add_loop_test(tc, threads_tcp, 0, parts);
     tcase_add_loop_test(tc, threads_shared_memory, 0, parts);
+    tcase_add_loop_test(tc, processes_tcp, 0, parts);
+    tcase_add_loop_test(tc, processes_shared_memory, 0, parts);
+    tcase_add_loop_test(tc, processes_tcp_rendezvous, 0, parts);
     suite_add_tcase(suite, tc);
     return gw_test_main(suite);
 }

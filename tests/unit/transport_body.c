@@ -17,7 +17,7 @@
 #define EXPECT(condition, ...)                                                                     \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            fail(me, __VA_ARGS__);                                                                 \
+            body_fail(me, __VA_ARGS__);                                                            \
             return -1;                                                                             \
         }                                                                                          \
     } while (0)
@@ -34,7 +34,7 @@ typedef struct parcel {
     size_t capacity;
 } parcel_t;
 
-GW_PRINTF(2, 3) static void fail(body_rank_t *me, const char *format, ...)
+void body_fail(body_rank_t *me, const char *format, ...)
 {
     if (me->failure[0])
         return;
@@ -384,7 +384,7 @@ static int run_part(body_rank_t *me)
         return part_##name(me);
     PARTS(PART_RUN)
 #undef PART_RUN
-    fail(me, "there is no part %s", me->part);
+    body_fail(me, "there is no part %s", me->part);
     return -1;
 }
 
@@ -423,15 +423,20 @@ static gw_status_t exchange(body_rank_t *me)
     return status;
 }
 
+gw_link_params_t body_params(const body_rank_t *me)
+{
+    return (gw_link_params_t){.rank = me->rank,
+                              .size = me->size,
+                              .devices = me->devices,
+                              .timeout = 10,
+                              .one_node = me->one_node,
+                              .arg = me->arg,
+                              .log = log_line};
+}
+
 int body_open(body_rank_t *me)
 {
-    gw_link_params_t params = {.rank = me->rank,
-                               .size = me->size,
-                               .devices = me->devices,
-                               .timeout = 10,
-                               .one_node = me->one_node,
-                               .arg = me->arg,
-                               .log = log_line};
+    gw_link_params_t params = body_params(me);
     gw_status_t status = me->transport->open(&params, &me->link);
     EXPECT(status == GW_OK, "open: %s", gw_status_name(status));
     status = exchange(me);
@@ -454,7 +459,7 @@ void body_run(body_rank_t *me)
     gw_status_t status = me->transport->close(me->link);
     me->link = NULL;
     if (status != GW_OK)
-        fail(me, "close: %s", gw_status_name(status));
+        body_fail(me, "close: %s", gw_status_name(status));
     if (body_now() - start > 11)
-        fail(me, "close took %.1f s", body_now() - start);
+        body_fail(me, "close took %.1f s", body_now() - start);
 }

@@ -28,6 +28,12 @@ extern const char *const body_parts[];
 /* Opens a link, runs the part, closes. Never waits without bound unless `gather` does. */
 void body_run(body_rank_t *me);
 
+/* Notes what went wrong, unless something has before. */
+void body_fail(body_rank_t *me, const char *format, ...) GW_PRINTF(2, 3);
+
+/* The params of a link as body_open makes them, and the exchange of addresses. */
+gw_link_params_t body_params(const body_rank_t *me);
+
 /* Opens and connects; for tests that go on by themselves. Nonzero on failure, with the reason in
  * me->failure. */
 int body_open(body_rank_t *me);
