@@ -2,8 +2,8 @@
 /* Reads the settings: defaults, then the environment, then what the caller overrides. */
 #include "settings.h"
 
+#include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +85,12 @@ static void note_unknown(gw__settings_t *s, const char *entry, size_t length)
              used ? ", " : "", (int)length, entry, closest(entry, length));
 }
 
+static void too_long(int id, char *why, size_t why_size)
+{
+    snprintf(why, why_size, "%s: value longer than %d bytes", table[id].name,
+             GW__SETTING_TEXT_MAX - 1);
+}
+
 static gw_status_t read_environment(gw__settings_t *s, char *why, size_t why_size)
 {
     for (char **e = environ; e && *e; e++) {
@@ -96,8 +102,7 @@ static gw_status_t read_environment(gw__settings_t *s, char *why, size_t why_siz
         if (id < 0) {
             note_unknown(s, *e, length);
         } else if (strlen(equals + 1) >= GW__SETTING_TEXT_MAX) {
-            snprintf(why, why_size, "%s: value longer than %d bytes", table[id].name,
-                     GW__SETTING_TEXT_MAX - 1);
+            too_long(id, why, why_size);
             return GW_ERR_BAD_SETTING;
         } else if (equals[1] != '\0') {
             set(s, id, equals + 1, GW__FROM_ENVIRONMENT);
@@ -110,10 +115,17 @@ static gw_status_t read_overrides(gw__settings_t *s, const gw_setting_t *overrid
                                   char *why, size_t why_size)
 {
     for (size_t i = 0; i < count; i++) {
+        if (!overrides[i].name || !overrides[i].value) {
+            snprintf(why, why_size, "setting %zu: has no name or no value", i);
+            return GW_ERR_BAD_SETTING;
+        }
         int id = find(overrides[i].name, strlen(overrides[i].name));
         if (id < 0 || strlen(overrides[i].value) >= GW__SETTING_TEXT_MAX) {
-            snprintf(why, why_size, "%s: %s", overrides[i].name,
-                     id < 0 ? "no such setting" : "value too long");
+            if (id < 0)
+                snprintf(why, why_size, "%s: no such setting, did you mean %s?", overrides[i].name,
+                         closest(overrides[i].name, strlen(overrides[i].name)));
+            else
+                too_long(id, why, why_size);
             return GW_ERR_BAD_SETTING;
         }
         set(s, id, overrides[i].value, GW__FROM_OVERRIDE);
@@ -121,12 +133,38 @@ static gw_status_t read_overrides(gw__settings_t *s, const gw_setting_t *overrid
     return GW_OK;
 }
 
+/* Digits at the start of `text`; not strtoull, which takes blanks, signs and wraps "-1" round. */
+static bool parse_digits(const char *text, uint64_t *value, const char **end)
+{
+    char *stop;
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    errno = 0;
+    *value = strtoull(text, &stop, 10);
+    *end = stop;
+    return errno == 0;
+}
+
+/* "12" or "0.5": not strtod, which reads the decimal point of the process's locale. */
+static bool parse_seconds(const char *text, double *out)
+{
+    const char *end;
+    uint64_t whole;
+    if (!parse_digits(text, &whole, &end))
+        return false;
+    double value = (double)whole, unit = 0.1;
+    if (*end == '.')
+        for (end++; isdigit((unsigned char)*end); end++, unit /= 10)
+            value += unit * (*end - '0');
+    *out = value;
+    return *end == '\0';
+}
+
 gw_status_t gw__parse_bytes(const char *text, size_t *out)
 {
-    char *end;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (end == text || errno != 0 || text[0] == '-' || text[0] == '+')
+    const char *end;
+    uint64_t value;
+    if (!parse_digits(text, &value, &end))
         return GW_ERR_BAD_SETTING;
     unsigned shift = 0;
     if (*end == 'K' || *end == 'k')
@@ -198,15 +236,10 @@ static gw_status_t parse_numbers(gw__settings_t *s, char *why, size_t size)
     if (s->text[GW__SETTING_RESIDUAL_BYTES][0] != '\0' &&
         gw__parse_bytes(s->text[GW__SETTING_RESIDUAL_BYTES], &s->residual_bytes) != GW_OK)
         return bad(s, GW__SETTING_RESIDUAL_BYTES, "must be a number of bytes, like 4G", why, size);
-    char *end;
-    errno = 0;
-    const char *text = s->text[GW__SETTING_SEED];
-    s->seed = strtoull(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || text[0] == '-')
+    const char *end;
+    if (!parse_digits(s->text[GW__SETTING_SEED], &s->seed, &end) || *end != '\0')
         return bad(s, GW__SETTING_SEED, "must be a number of 0 to 2^64-1", why, size);
-    text = s->text[GW__SETTING_TIMEOUT];
-    s->timeout = strtod(text, &end);
-    if (end == text || *end != '\0' || !isfinite(s->timeout) || s->timeout < 0.1 ||
+    if (!parse_seconds(s->text[GW__SETTING_TIMEOUT], &s->timeout) || s->timeout < 0.1 ||
         s->timeout > 1e6)
         return bad(s, GW__SETTING_TIMEOUT, "must be seconds, 0.1 to 1000000", why, size);
     return GW_OK;
