@@ -66,8 +66,9 @@ static void append(char *out, size_t size, const char *format, ...)
     va_end(args);
 }
 
-/* Tells in which fields `mine` (of `rank`) and `common` differ. */
-static void explain(const char *mine, const char *common, int rank, char *why, size_t size)
+/* Tells in which fields `mine` (of `rank`) and `common` (first seen on rank `other`) differ. */
+static void explain(const char *mine, const char *common, int rank, int other, char *why,
+                    size_t size)
 {
     field_t a, b;
     for (const char *cursor = mine; next_field(&cursor, &a);) {
@@ -78,16 +79,19 @@ static void explain(const char *mine, const char *common, int rank, char *why, s
         append(why, size, "; rank %d has %.*s=%.*s", rank, (int)a.key_length, a.key,
                (int)a.value_length, a.value);
         if (there)
-            append(why, size, ", most ranks %.*s", (int)b.value_length, b.value);
+            append(why, size, ", rank %d %.*s", other, (int)b.value_length, b.value);
     }
+    for (const char *cursor = common; next_field(&cursor, &b);)
+        if (!find_field(mine, &b, &a))
+            append(why, size, "; rank %d does not have %.*s=%.*s of rank %d", rank,
+                   (int)b.key_length, b.key, (int)b.value_length, b.value, other);
 }
 
-/* The text that most ranks have (the first of them on a tie), so that the odd rank out is the one
- * named. */
-static const char *majority(const char *const *texts, int size)
+/* The first rank that has the text that most ranks have (the first such text on a tie), so that the
+ * odd rank out is the one named. */
+static int majority(const char *const *texts, int size)
 {
-    const char *best = "";
-    int best_votes = 0;
+    int best = 0, best_votes = 0;
     for (int i = 0; i < size; i++) {
         int votes = 0;
         if (texts[i][0] == '\0')
@@ -96,7 +100,7 @@ static const char *majority(const char *const *texts, int size)
             votes += strcmp(texts[i], texts[j]) == 0;
         if (votes > best_votes) {
             best_votes = votes;
-            best = texts[i];
+            best = i;
         }
         if (votes > size / 2)
             break;
@@ -106,9 +110,14 @@ static const char *majority(const char *const *texts, int size)
 
 gw_status_t gw_agreement_compare(const char *const *texts, int size, char *why, size_t why_size)
 {
-    if (why_size > 0)
-        why[0] = '\0';
-    const char *common = majority(texts, size);
+    char unused[1];
+    if (!why || why_size == 0) {
+        why = unused;
+        why_size = sizeof unused;
+    }
+    why[0] = '\0';
+    int model = majority(texts, size);
+    const char *common = texts[model];
     int differ = 0, without = 0;
     for (int i = 0; i < size; i++) {
         if (strcmp(texts[i], common) == 0 && common[0])
@@ -119,7 +128,7 @@ gw_status_t gw_agreement_compare(const char *const *texts, int size, char *why, 
             if (absent)
                 append(why, why_size, "; rank %d runs without Gradwire", i);
             else
-                explain(texts[i], common, i, why, why_size);
+                explain(texts[i], common, i, model, why, why_size);
         }
         without += absent;
         differ += !absent;
