@@ -14,7 +14,7 @@ void gw__plan_init(gw__plan_t *plan, gw_plan_kind_t kind, int rank, int size, si
     plan->extra = grains % shards;
     size_t longest = plan->per_shard + (plan->extra > 0);
     size_t per_chunk = chunk / grain > 0 ? chunk / grain : 1;
-    if (longest / per_chunk >= GW__PLAN_MAX_ROUNDS)
+    if ((longest - 1) / per_chunk + 1 >= GW__PLAN_MAX_ROUNDS)
         per_chunk = longest / (GW__PLAN_MAX_ROUNDS - 1) + 1;
     if (per_chunk > longest)
         per_chunk = longest;

@@ -90,8 +90,13 @@ static void pull_own(const gw__plan_t *plan, uint32_t sum, size_t first, size_t 
     gw__task_append(list, store);
 }
 
+/*
+ * The sums of others. One is stored where own elements lie when the call is in place, so after they
+ * were encoded: push_others() wrote that task, as the first of two per owner, in the same order.
+ */
 static void pull_others(const gw__plan_t *plan, uint32_t k, gw__task_list_t *list)
 {
+    uint32_t encoded = 0;
     for (int j = 1; j < plan->size; j++) {
         int owner = (plan->rank + j) % plan->size;
         gw__task_t in = task(GW__TASK_RECV, GW__PULL, owner, pull(plan, owner), GW__NO_TASK);
@@ -99,6 +104,8 @@ static void pull_others(const gw__plan_t *plan, uint32_t k, gw__task_list_t *lis
             continue;
         gw__task_t store =
             task(GW__TASK_DECODE_STORE, GW__PULL, owner, in.buffer, gw__task_append(list, in));
+        store.dep[1] = encoded;
+        encoded += 2;
         store.first = in.first;
         store.count = in.count;
         gw__task_append(list, store);
