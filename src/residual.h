@@ -24,13 +24,6 @@ typedef struct gw__residual_slot {
     uint64_t last_call;
 } gw__residual_slot_t;
 
-/* One past call: what it was, and the slot that it used (-1: none). */
-typedef struct gw__residual_call {
-    uint64_t signature;
-    const void *address;
-    int slot;
-} gw__residual_call_t;
-
 /*
  * A trainer makes the same sequence of calls every step. The store recognises that sequence
  * (signatures, and addresses where they are stable) and gives the i-th call of a step the residual
@@ -41,11 +34,17 @@ typedef struct gw__residual_store {
     gw_context_t *context;
     gw__residual_slot_t *slots;
     int slot_count, slot_capacity;
-    uint64_t calls; /* calls seen; the newest is history[(calls - 1) % GW__RESIDUAL_HISTORY] */
-    gw__residual_call_t history[GW__RESIDUAL_HISTORY];
-    /* run[p]: for how many calls in a row each equals the one p calls before it. */
-    uint32_t run_signature[GW__RESIDUAL_PERIOD_MAX + 1];
-    uint32_t run_address[GW__RESIDUAL_PERIOD_MAX + 1];
+    uint64_t calls; /* calls seen */
+    /* The past: the call p calls before the next one lies at [end - p]. Hashes of what a call was
+     * and of its address (0: none), and the slot that it used (-1: none). */
+    uint32_t end;
+    uint32_t signature[GW__RESIDUAL_HISTORY], address[GW__RESIDUAL_HISTORY];
+    int slot[GW__RESIDUAL_HISTORY];
+    /* For how many calls in a row each equals the one p calls before it, at
+     * [GW__RESIDUAL_PERIOD_MAX - p]: in the order of the past, so that one pass of vector
+     * instructions serves all periods. */
+    int32_t run_signature[GW__RESIDUAL_PERIOD_MAX];
+    int32_t run_address[GW__RESIDUAL_PERIOD_MAX];
     uint64_t resets; /* residuals dropped: layout changed, call failed, bound reached */
     bool told_bound; /* the bound was reached and the log says so */
 } gw__residual_store_t;
