@@ -19,6 +19,9 @@ enum {
     SPINS = 64,          /* passes without an event before the engine sleeps */
     SLEEP_US = 1000,     /* longest sleep: bounds how late a timeout is noticed */
     LATE_WARNING_S = 10, /* a peer that has not entered the call earns a warning after this */
+    LOOK_EVERY = 4096,   /* passes after which silence is judged even if the transport is busy */
+    STANDSTILL_MS =
+        500, /* longer between two looks: this process itself was stopped or computing */
 };
 
 /* A tag: call number, round, stage. Only a few calls are under way at once, so 24 bits of the
@@ -49,7 +52,8 @@ gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context,
     engine->failed_rank = -1;
     engine->arrived = calloc((size_t)size, sizeof *engine->arrived);
     engine->expected = calloc((size_t)size, sizeof *engine->expected);
-    if (!engine->arrived || !engine->expected) {
+    engine->heard = calloc((size_t)size, sizeof *engine->heard);
+    if (!engine->arrived || !engine->expected || !engine->heard) {
         gw__engine_free(engine);
         return GW_ERR_NO_MEMORY;
     }
@@ -61,7 +65,9 @@ void gw__engine_free(gw__engine_t *engine)
     free(engine->memory);
     free(engine->arrived);
     free(engine->expected);
+    free(engine->heard);
     engine->memory = NULL;
+    engine->heard = NULL;
     engine->arrived = engine->expected = NULL;
 }
 
@@ -114,11 +120,12 @@ static gw_status_t finish_message(gw__engine_t *engine, gw__round_t *round, uint
                     task->peer, gw_status_text(request->status),
                     receive ? "receiving from it" : "sending to it", round->number,
                     engine->call->plan.rounds);
+    engine->silence_ns = 0;
     if (receive) {
         round->frame_length[task->buffer] = request->length;
+        engine->heard[task->peer] = now_ns();
         arrive(engine, task->peer);
     }
-    engine->last_event = now_ns();
     return GW_OK;
 }
 
@@ -143,11 +150,13 @@ static gw_status_t compute(gw__engine_t *engine, gw__round_t *round, const gw__t
     gw_status_t status = gw__engine_compute(engine, round, task);
     bool encodes = task->kind == GW__TASK_ENCODE || task->kind == GW__TASK_SUM_ENCODE;
     *(encodes ? &engine->encode_ns : &engine->decode_ns) += now_ns() - begin;
-    if (status != GW_OK)
-        return fail(engine, status, task->peer, "%s: %s (%s, elements %zu to %zu)",
-                    task->peer >= 0 ? "frame of a peer" : "own elements", gw_status_text(status),
-                    gw__task_kind_name(task->kind), task->first, task->first + task->count);
-    return GW_OK;
+    if (status == GW_OK)
+        return GW_OK;
+    /* Without a peer it is about the own elements. */
+    int rank = task->peer >= 0 ? task->peer : engine->rank;
+    return fail(engine, status, rank, "rank %d: %s (%s of elements %zu to %zu)", rank,
+                gw_status_text(status), gw__task_kind_name(task->kind), task->first,
+                task->first + task->count);
 }
 
 /* Brings one task forward if that is possible now; *moved tells whether anything happened. */
@@ -231,21 +240,25 @@ static gw_status_t pass(gw__engine_t *engine, bool *moved)
     return GW_OK;
 }
 
-/* A peer that a message is under way with, preferably one that this rank receives from; -1: none.
+/* The peer to blame for silence, -1: none. Of those that owe a message the one heard longest ago:
+ * the others wait for it too, and went on a little longer. Without such, one that takes no message.
  */
 static int silent_peer(gw__engine_t *engine)
 {
-    int peer = -1;
+    int owes = -1, takes = -1;
     for (uint32_t k = engine->done_rounds; k < engine->next_round; k++) {
         const gw__round_t *round = round_at(engine, k);
-        for (uint32_t i = 0; i < round->tasks; i++)
-            if (round->state[i] == RUNNING) {
-                if (round->task[i].kind == GW__TASK_RECV)
-                    return round->task[i].peer;
-                peer = round->task[i].peer;
-            }
+        for (uint32_t i = 0; i < round->tasks; i++) {
+            int peer = round->task[i].peer;
+            if (round->state[i] != RUNNING)
+                continue;
+            if (round->task[i].kind == GW__TASK_SEND)
+                takes = peer;
+            else if (owes < 0 || engine->heard[peer] < engine->heard[owes])
+                owes = peer;
+        }
     }
-    return peer;
+    return owes >= 0 ? owes : takes;
 }
 
 static void warn_late(gw__engine_t *engine, double silence)
@@ -266,7 +279,11 @@ static void warn_late(gw__engine_t *engine, double silence)
  */
 static gw_status_t judge_silence(gw__engine_t *engine)
 {
-    double silence = (double)(now_ns() - engine->last_event) * 1e-9;
+    int64_t now = now_ns(), step = now - engine->last_look;
+    int64_t most = (int64_t)STANDSTILL_MS * 1000000;
+    engine->last_look = now;
+    engine->silence_ns += step < most ? step : most;
+    double silence = (double)engine->silence_ns * 1e-9;
     if (engine->missing > 0) {
         double patience = engine->timeout < LATE_WARNING_S ? engine->timeout : LATE_WARNING_S;
         if (!engine->told_late && silence > patience)
@@ -306,29 +323,31 @@ static void begin(gw__engine_t *engine, const gw__engine_call_t *call)
     memset(&engine->figures, 0, sizeof engine->figures);
     memset(engine->arrived, 0, (size_t)engine->size * sizeof *engine->arrived);
     memset(engine->expected, 0, (size_t)engine->size * sizeof *engine->expected);
+    memset(engine->heard, 0, (size_t)engine->size * sizeof *engine->heard);
     engine->next_round = engine->done_rounds = 0;
     engine->missing = 0;
     engine->encode_ns = engine->decode_ns = engine->wait_ns = 0;
     engine->told_late = false;
-    engine->started = engine->last_event = now_ns();
+    engine->silence_ns = 0;
+    engine->started = engine->last_look = now_ns();
 }
 
 static gw_status_t run(gw__engine_t *engine)
 {
-    for (int idle = 0; engine->done_rounds < engine->call->plan.rounds;) {
+    int idle = 0, passes = 0;
+    while (engine->done_rounds < engine->call->plan.rounds) {
         bool moved;
         gw_status_t status = pass(engine, &moved);
         if (status != GW_OK)
             return status;
-        if (moved) {
-            idle = 0;
-            continue;
-        }
-        if (++idle < SPINS) {
+        idle = moved ? 0 : idle + 1;
+        passes++;
+        if (idle >= SPINS)
+            engine->transport->wait(engine->link, SLEEP_US);
+        else if (!moved)
             sched_yield();
+        if (idle < SPINS && passes % LOOK_EVERY != 0)
             continue;
-        }
-        engine->transport->wait(engine->link, SLEEP_US);
         status = judge_silence(engine);
         if (status != GW_OK)
             return status;

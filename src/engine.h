@@ -62,9 +62,12 @@ typedef struct gw__engine {
     const gw__engine_call_t *call;
     gw__engine_figures_t figures;
     uint32_t next_round, done_rounds;
-    bool *arrived, *expected;    /* peers that have sent something in this call; peers that will */
-    int missing;                 /* peers expected and not arrived */
-    int64_t started, last_event; /* monotonic nanoseconds */
+    bool *arrived, *expected;   /* peers that have sent something in this call; peers that will */
+    int missing;                /* peers expected and not arrived */
+    int64_t *heard;             /* when a message of each peer came last */
+    int64_t started, last_look; /* monotonic nanoseconds */
+    int64_t
+        silence_ns; /* spent listening since the last event; not while this process stood still */
     int64_t encode_ns, decode_ns, wait_ns; /* spent so far */
     bool told_late;
 
