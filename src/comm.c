@@ -35,6 +35,7 @@ gw_status_t gw_comm_create(gw_context_t *context, const gw_comm_params_t *params
     comm->rank = params->rank;
     comm->size = params->size;
     comm->failed_rank = -1;
+    gw__residual_init(&comm->residuals, context);
     gw_status_t status = params->size > 1 ? gw__comm_connect(comm, params) : GW_OK;
     if (status == GW_OK)
         status = gw__engine_init(&comm->engine, context, comm->transport, comm->link, comm->rank,
@@ -45,9 +46,13 @@ gw_status_t gw_comm_create(gw_context_t *context, const gw_comm_params_t *params
         gw_comm_free(comm);
         return status;
     }
-    gw__residual_init(&comm->residuals, context);
-    snprintf(comm->name, sizeof comm->name, "%s", params->name ? params->name : "");
     pthread_mutex_lock(&context->lock);
+    if (comm->size == 1)
+        comm->id = context->comms_created++;
+    if (params->name)
+        snprintf(comm->name, sizeof comm->name, "%s", params->name);
+    else
+        snprintf(comm->name, sizeof comm->name, "%u", comm->id);
     comm->page = gw__stats_page_new(&context->stats, comm->id, comm->size);
     if (comm->page) {
         snprintf(comm->page->name, sizeof comm->page->name, "%s", comm->name);
@@ -128,7 +133,9 @@ static gw_status_t run(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_kind_t 
 
 static uint64_t plain_bytes(int size, size_t bytes)
 {
-    return (uint64_t)(2.0 * (size - 1) / size * (double)bytes + 0.5);
+    /* 2 (P-1)/P x bytes, to the nearest: whole multiples of P apart, so that nothing overflows. */
+    uint64_t p = (uint64_t)size, whole = bytes / p, rest = bytes % p;
+    return 2 * (p - 1) * whole + (2 * (p - 1) * rest + p / 2) / p;
 }
 
 static void count(gw_comm_t *comm, const gw_call_t *call, const gw_decision_t *decision,
@@ -146,12 +153,10 @@ static void count(gw_comm_t *comm, const gw_call_t *call, const gw_decision_t *d
                               .poisoned = f->poisoned,
                               .residual_resets =
                                   comm->residuals.resets - comm->stats.residual_resets,
-                              .failed = status != GW_OK};
+                              .failed = status != GW_OK,
+                              .plan = gw__plan_kind_name(decision->plan)};
     entry.plain_bytes = plain_bytes(comm->size, entry.bytes);
     gw__stats_add(&comm->stats, NULL, &entry);
-    if (comm->page && decision->compress && !comm->page->plan[0])
-        snprintf(comm->page->plan, sizeof comm->page->plan, "%s",
-                 gw__plan_kind_name(decision->plan));
     gw__context_count(comm->context, comm->page, &entry);
 }
 

@@ -135,8 +135,8 @@ void gw_context_set_rank(gw_context_t *context, int rank, int size)
     pthread_mutex_lock(&context->lock);
     context->stats.rank = rank;
     context->stats.size = size;
-    context->log.rank = size > 1 ? rank : -1;
     pthread_mutex_unlock(&context->lock);
+    gw__log_set_rank(&context->log, size > 1 ? rank : -1);
 }
 
 void gw_context_stats(const gw_context_t *context, gw_stats_t *out)
@@ -146,10 +146,15 @@ void gw_context_stats(const gw_context_t *context, gw_stats_t *out)
     pthread_mutex_unlock((pthread_mutex_t *)&context->lock);
 }
 
+/* Tells once that the file cannot be written, and goes on: figures are no reason to stop a job. */
 static gw_status_t write_locked(gw_context_t *context)
 {
     const char *pattern = context->settings.text[GW__SETTING_STATS];
-    return pattern[0] ? gw__stats_write(&context->stats, pattern) : GW_OK;
+    gw_status_t status = pattern[0] ? gw__stats_write(&context->stats, pattern) : GW_OK;
+    if (status != GW_OK && !context->told_unwritable)
+        gw_context_log(context, GW_LOG_WARN, "GRADWIRE_STATS=%s: cannot be written", pattern);
+    context->told_unwritable = status != GW_OK;
+    return status;
 }
 
 gw_status_t gw_context_write_stats(gw_context_t *context)
@@ -157,9 +162,6 @@ gw_status_t gw_context_write_stats(gw_context_t *context)
     pthread_mutex_lock(&context->lock);
     gw_status_t status = write_locked(context);
     pthread_mutex_unlock(&context->lock);
-    if (status != GW_OK)
-        gw_context_log(context, GW_LOG_WARN, "stats file %s: cannot be written",
-                       context->settings.text[GW__SETTING_STATS]);
     return status;
 }
 
@@ -169,8 +171,11 @@ void gw__context_count(gw_context_t *context, gw__stats_page_t *page, const gw__
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     pthread_mutex_lock(&context->lock);
     gw__stats_add(&context->stats.total, NULL, call);
-    if (page)
+    if (page) {
         gw__stats_add(&page->total, page->classes, call);
+        if (call->plan && call->compressed && !page->plan[0])
+            snprintf(page->plan, sizeof page->plan, "%s", call->plan);
+    }
     if (context->settings.text[GW__SETTING_STATS][0] && now.tv_sec != context->stats.written) {
         context->stats.written = now.tv_sec;
         write_locked(context);

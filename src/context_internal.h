@@ -18,6 +18,7 @@ struct gw_context {
     gw__stats_book_t stats; /* counters of the process and of its communicators */
     size_t residual_bytes;  /* held by the residual stores of all communicators */
     uint32_t comms_created;
+    bool told_unwritable; /* the stats file could not be written, and the log says so */
     struct gw_context *next; /* all contexts of the process, for the last write at exit */
 };
 

@@ -33,6 +33,13 @@ void gw__log_close(gw__log_t *log)
     pthread_mutex_destroy(&log->lock);
 }
 
+void gw__log_set_rank(gw__log_t *log, int rank)
+{
+    pthread_mutex_lock(&log->lock);
+    log->rank = rank;
+    pthread_mutex_unlock(&log->lock);
+}
+
 /* Whether one more line may pass now; counts it either way. Caller holds the lock. */
 static bool admit(gw__log_t *log, gw_log_level_t level, unsigned *dropped)
 {

@@ -23,6 +23,9 @@ typedef struct gw__log {
 gw_status_t gw__log_open(gw__log_t *log, gw_log_level_t level, const char *path);
 void gw__log_close(gw__log_t *log);
 
+/* The rank that lines carry from now on; -1: none. Any thread. */
+void gw__log_set_rank(gw__log_t *log, int rank);
+
 /* Writes one line when `level` is enabled; keeps errno. Any thread. At most GW__LOG_PER_SECOND
  * lines a second below debug; what was dropped is told in the next line that passes. */
 enum { GW__LOG_PER_SECOND = 50 };

@@ -40,6 +40,7 @@ typedef struct gw__stats_call {
     uint64_t plain_bytes, wire_bytes, encode_us, wire_us, decode_us, wait_us, time_us;
     uint64_t poisoned, residual_resets;
     bool failed;
+    const char *plan; /* static name; NULL: none */
 } gw__stats_call_t;
 
 /* Adds one call to counters and, with `classes`, to its size class. */
