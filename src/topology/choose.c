@@ -91,10 +91,12 @@ static reach_t reach_all(const gw_node_facts_t *facts, int size, int rank,
         for (int j = 0; j < size && best == REACH_NONE; j++)
             if (j != i && facts[j].node_id == facts[i].node_id)
                 best = reach_rank(mine, &facts[j]);
-        if (best > worst) {
-            worst = best;
-            *lost = i;
-        }
+        if (best <= worst)
+            continue;
+        worst = best;
+        *lost = i;
+        if (worst >= REACH_NONE)
+            break; /* one node out of reach is enough */
     }
     return worst;
 }
