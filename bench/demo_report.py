@@ -128,6 +128,8 @@ def loss_words(report):
         return f"the loss is within {LOSS_TOLERANCE:.1%} of plain ({amount})"
     if inside:
         return f"the loss differs by {amount}, inside the spread of the seeds"
+    if report["seeds"] == 1:
+        return f"the loss differs by {amount} (from one seed nobody can tell whether that means anything)"
     if change < 0:
         return f"the loss is {amount} against plain: lower, by more than the spread of the seeds"
     return f"THE LOSS IS WORSE by {amount}, more than {LOSS_TOLERANCE:.1%} and more than the spread of the seeds"

@@ -90,6 +90,9 @@ class LanguageTask:
     def model(self):
         return CharacterModel(self.symbols, self.window)
 
+    def optimizer(self, parameters):
+        return torch.optim.Adam(parameters, lr=self.rate, betas=(0.9, 0.98))
+
     def shard(self, rank, size):
         """Each rank trains on a stretch of the text of its own."""
         length = len(self.training) // size
@@ -112,7 +115,7 @@ class DigitsTask:
 
     name = "digits"
     title = "Multilayer perceptron on scikit-learn's digits"
-    steps, batch, rate, warm_up = 240, 32, 1e-3, 10
+    steps, batch, rate, warm_up = 240, 32, 0.05, 10
     curve_windows = final_windows = None  # always all of them
     baseline_name, baseline = "guessing", math.log(10)
 
@@ -128,6 +131,9 @@ class DigitsTask:
 
     def model(self):
         return nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=self.rate, momentum=0.9)
 
     def shard(self, rank, size):
         return self.training[0][rank::size], self.training[1][rank::size]

@@ -96,7 +96,7 @@ def train(task, seed, steps, comm):
     for parameter in model.parameters():
         comm.Bcast(parameter.detach().numpy(), root=0)
     gradients = Gradients(model, comm)
-    optimizer = torch.optim.Adam(model.parameters(), lr=task.rate, betas=(0.9, 0.98))
+    optimizer = task.optimizer(model.parameters())
     shard = task.shard(comm.rank, comm.size)
     generator = torch.Generator().manual_seed(1000 * seed + comm.rank)
     history, curve, step_seconds, reduce_seconds = [], [], [], []
