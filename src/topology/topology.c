@@ -55,6 +55,17 @@ static int configure(hwloc_topology_t hw, bool live)
     return hwloc_topology_set_flags(hw, flags);
 }
 
+/* Libraries below hwloc (libudev) keep state of their own: one thread reads the machine at a time.
+ */
+static int read_machine(hwloc_topology_t hw)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    int rc = hwloc_topology_load(hw);
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
 static gw_status_t load_hwloc(gw_topology_t *t, const char *xml, char *why, size_t why_size)
 {
     char *text = NULL;
@@ -66,7 +77,7 @@ static gw_status_t load_hwloc(gw_topology_t *t, const char *xml, char *why, size
         status = gw__why(why, why_size, GW_ERR_NO_MEMORY, "hwloc could not start");
     } else if (configure(t->hw, !xml) != 0 ||
                (text && hwloc_topology_set_xmlbuffer(t->hw, text, (int)strlen(text) + 1) != 0) ||
-               hwloc_topology_load(t->hw) != 0) {
+               read_machine(t->hw) != 0) {
         int error = errno;
         status = gw__why(why, why_size, xml ? GW_ERR_INVALID : GW_ERR_IO,
                          "%s: hwloc cannot make a map of it: %s", xml ? xml : "this machine",

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -175,7 +176,7 @@ START_TEST(plain_hwloc_maps_plugins)
 }
 END_TEST
 
-static volatile int stop_threads;
+static atomic_int stop_threads;
 
 /* A thread of the application that reads variables all the time; their absence is counted. */
 static void *read_environment(void *arg)
