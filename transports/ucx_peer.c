@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define DROP_NS UINT64_C(200000000) /* how long the close of an endpoint by force may take */
+
 /* Called by UCX from inside progress: only takes a note, for endpoints must not be closed here. */
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
@@ -103,6 +105,13 @@ static void drain(gw_link_t *link)
         ;
 }
 
+static void progress_closing(gw_link_t *link, uint64_t until)
+{
+    while (link->closing > 0 && gw__ucx_now() < until)
+        if (ucp_worker_progress(link->worker) == 0)
+            gw__ucx_wait(link, 1000);
+}
+
 void gw__ucx_peer_lose(ucx_peer_t *peer, gw_status_t why)
 {
     peer->news = false;
@@ -112,13 +121,17 @@ void gw__ucx_peer_lose(ucx_peer_t *peer, gw_status_t why)
         drain(peer->link);
     for (ucx_op_t *op = peer->ops, *next; op; op = next) {
         next = op->next; /* the cancel may finish `op` at once */
-        op->verdict = peer->lost;
+        if (op->verdict != GW_ERR_CANCELED)
+            op->verdict = peer->lost;
         if (op->receive)
             ucp_request_cancel(peer->link->worker, op->request);
     }
     ep_drop(peer);
-    while (peer->local && peer->ops)
-        gw__ucx_op_abandon(peer->ops, peer->lost);
+    progress_closing(peer->link, gw__ucx_now() + DROP_NS);
+    /* What is left are receives of half a message: UCX waits for the rest for ever, and nothing can
+     * bring it. */
+    while (peer->ops)
+        gw__ucx_op_abandon(peer->ops, peer->ops->verdict);
 }
 
 void gw__ucx_link_break(gw_link_t *link)
@@ -159,13 +172,6 @@ void gw__ucx_peers_check(gw_link_t *link)
     }
 }
 
-static void progress_closing(gw_link_t *link, uint64_t until)
-{
-    while (link->closing > 0 && gw__ucx_now() < until)
-        if (ucp_worker_progress(link->worker) == 0)
-            gw__ucx_wait(link, 1000);
-}
-
 void gw__ucx_peers_close(gw_link_t *link, uint64_t until)
 {
     ucp_request_param_t param = {.op_attr_mask =
@@ -179,7 +185,7 @@ void gw__ucx_peers_close(gw_link_t *link, uint64_t until)
     for (int i = 0; i < link->params.size; i++)
         ep_drop(&link->peers[i]);
     /* Closing by force needs no peer, but some turns of progress. */
-    uint64_t least = gw__ucx_now() + UINT64_C(200000000);
+    uint64_t least = gw__ucx_now() + DROP_NS;
     progress_closing(link, until > least ? until : least);
 }
 

@@ -282,9 +282,8 @@ static bool settled(gw_link_t *link, const gw_request_t *req)
 
 /*
  * UCX can take back a receive that found no message yet, and nothing else. A send, or a receive
- * whose data is on its way, ends with its endpoint; where an endpoint cannot be closed by force (a
- * peer on this node, which normally finishes in a moment), or where even that does not help, it
- * ends with the worker.
+ * whose data is on its way, ends with its endpoint. Where an endpoint cannot be closed by force (a
+ * peer on this node) it normally finishes in a moment; if not, it ends with the worker.
  *
  * One thing no call of UCX can prevent: a live peer on this node that has heard of a long message
  * may still read it from our memory.
@@ -306,10 +305,7 @@ void gw__ucx_cancel(gw_link_t *link, gw_request_t *req)
         return;
     if (!peer->local) {
         gw__ucx_peer_lose(peer, GW_ERR_PEER_FAILED);
-        if (req->status == GW_IN_PROGRESS)
-            op->verdict = GW_ERR_CANCELED;
-        if (settled(link, req))
-            return;
+        return;
     }
     link->params.log(link->params.log_arg, GW_LOG_WARN,
                      "ucx: a message %s rank %d cannot be taken back: giving up all connections",

@@ -428,7 +428,7 @@ gw_link_params_t body_params(const body_rank_t *me)
     return (gw_link_params_t){.rank = me->rank,
                               .size = me->size,
                               .devices = me->devices,
-                              .timeout = 10,
+                              .timeout = me->timeout > 0 ? me->timeout : 10,
                               .one_node = me->one_node,
                               .arg = me->arg,
                               .log = log_line};

@@ -14,7 +14,8 @@ typedef struct body_rank {
     int rank, size;
     const char *devices;
     bool one_node;
-    void *arg; /* of the transport */
+    double timeout; /* of connect and close; 0: 10 s */
+    void *arg;      /* of the transport */
     gw_status_t (*gather)(void *arg, const void *mine, void *all, size_t bytes);
     void *gather_arg;
     char failure[256];

@@ -66,9 +66,11 @@ ranks_t *ranks_fork(int size, const char *part, ranks_fn fn)
     ranks->size = size;
     for (int i = 0; i < size; i++) {
         ranks->body[i] = (body_rank_t){.part = part, .rank = i, .size = size, .gather = gather};
-        ranks->pid[i] = fork();
-        if (ranks->pid[i] != 0)
+        pid_t pid = fork();
+        if (pid != 0) {
+            ranks->pid[i] = pid; /* the child must not write here: it shares the memory */
             continue;
+        }
         seat_t seat = {ranks, i};
         ranks->body[i].gather_arg = &seat;
         fn(&ranks->body[i]);
