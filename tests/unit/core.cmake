@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 gw_unit_test(allreduce LABELS tsan)
+gw_unit_test(plan)
+gw_unit_test(residual LABELS tsan)

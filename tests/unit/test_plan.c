@@ -1,0 +1,643 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans as data: what every rank's tasks say, whether they fit together, and what any order of
+ * execution makes of them. */
+#include <string.h>
+
+#include "gw_test.h"
+#include "plan.h"
+
+enum { RANKS = 64, TASKS = 7 * RANKS + 3, WINDOW = 6 };
+
+/* All ranks' tasks of one round. */
+typedef struct round_tasks {
+    uint32_t count[RANKS];
+    gw__task_t task[RANKS][TASKS];
+    bool before[TASKS][TASKS]; /* of the rank under check: before[i][j]: j comes before i */
+} round_tasks_t;
+
+typedef struct shape {
+    gw_plan_kind_t kind;
+    int size;
+    size_t count, grain, chunk;
+} shape_t;
+
+static char message[512];
+#define WRONG(...) (snprintf(message, sizeof message, __VA_ARGS__), message)
+
+static bool produces(const gw__task_t *t)
+{
+    return t->kind == GW__TASK_ENCODE || t->kind == GW__TASK_SUM_ENCODE || t->kind == GW__TASK_RECV;
+}
+
+static bool adds(const gw__task_t *t)
+{
+    return t->kind == GW__TASK_COPY || t->kind == GW__TASK_DECODE_ADD;
+}
+
+static bool stores(const gw__task_t *t)
+{
+    return t->kind == GW__TASK_SUM_STORE || t->kind == GW__TASK_DECODE_STORE;
+}
+
+static bool reads_own(const gw__task_t *t)
+{
+    return t->kind == GW__TASK_ENCODE || t->kind == GW__TASK_COPY;
+}
+
+static bool overlap(const gw__task_t *a, const gw__task_t *b)
+{
+    return a->first < b->first + b->count && b->first < a->first + a->count;
+}
+
+/* What a single task must hold, and the order that the dependencies make. */
+static const char *check_order(const gw__plan_t *plan, round_tasks_t *r, int rank)
+{
+    const gw__task_t *task = r->task[rank];
+    uint32_t n = r->count[rank];
+    for (uint32_t i = 0; i < n; i++) {
+        const gw__task_t *t = &task[i];
+        memset(r->before[i], 0, n);
+        if (t->count == 0 || t->count > plan->chunk || t->first % plan->grain != 0 ||
+            t->first > plan->count || t->count > plan->count - t->first)
+            return WRONG("task %u: elements %zu + %zu", i, t->first, t->count);
+        if (t->count % plan->grain != 0 && t->first + t->count != plan->count)
+            return WRONG("task %u: %zu elements are no multiple of the grain", i, t->count);
+        if (t->buffer >= gw__plan_max_buffers(plan->kind, plan->size))
+            return WRONG("task %u: buffer %u", i, t->buffer);
+        bool message_task = t->kind == GW__TASK_SEND || t->kind == GW__TASK_RECV;
+        if (message_task && (t->peer < 0 || t->peer >= plan->size || t->peer == rank))
+            return WRONG("task %u: peer %d", i, t->peer);
+        for (int d = 0; d < 2; d++) {
+            if (t->dep[d] == GW__NO_TASK)
+                continue;
+            if (t->dep[d] >= i)
+                return WRONG("task %u comes after %u", i, t->dep[d]);
+            r->before[i][t->dep[d]] = true;
+            for (uint32_t j = 0; j < t->dep[d]; j++)
+                r->before[i][j] |= r->before[t->dep[d]][j];
+        }
+    }
+    return NULL;
+}
+
+/* Every frame is made once, before it is used, and of the elements that its users mean. */
+static const char *check_frames(const round_tasks_t *r, int rank)
+{
+    const gw__task_t *task = r->task[rank];
+    for (uint32_t i = 0; i < r->count[rank]; i++) {
+        int producers = 0;
+        bool uses = task[i].kind == GW__TASK_SEND || task[i].kind == GW__TASK_DECODE_ADD ||
+                    task[i].kind == GW__TASK_DECODE_STORE;
+        if (!uses && !produces(&task[i]))
+            continue;
+        for (uint32_t j = 0; j < r->count[rank]; j++) {
+            if (!produces(&task[j]) || task[j].buffer != task[i].buffer)
+                continue;
+            producers++;
+            if (uses && (!r->before[i][j] || task[j].first != task[i].first ||
+                         task[j].count != task[i].count || task[j].stage != task[i].stage))
+                return WRONG("task %u uses the frame of task %u wrongly", i, j);
+        }
+        if (producers != 1)
+            return WRONG("task %u: its frame is made by %d tasks", i, producers);
+    }
+    return NULL;
+}
+
+/* One sum: every rank once, in order, each after the one before; used only when complete. */
+static const char *check_sum(const gw__plan_t *plan, const round_tasks_t *r, int rank)
+{
+    const gw__task_t *task = r->task[rank];
+    int next = 0;
+    uint32_t last = GW__NO_TASK;
+    for (uint32_t i = 0; i < r->count[rank]; i++) {
+        bool uses = task[i].kind == GW__TASK_SUM_ENCODE || task[i].kind == GW__TASK_SUM_STORE;
+        if (uses &&
+            (next != plan->size || !r->before[i][last] || task[i].first != task[last].first))
+            return WRONG("task %u uses a sum of %d ranks", i, next);
+        if (!adds(&task[i]))
+            continue;
+        int from = task[i].kind == GW__TASK_COPY ? rank : task[i].peer;
+        if (from != next || task[i].opens != (next == 0))
+            return WRONG("task %u adds rank %d as number %d", i, from, next);
+        if (last != GW__NO_TASK && (!r->before[i][last] || task[i].first != task[last].first ||
+                                    task[i].count != task[last].count))
+            return WRONG("task %u does not continue the sum of task %u", i, last);
+        last = i;
+        next++;
+    }
+    return next == 0 || next == plan->size ? NULL : WRONG("a sum of %d ranks", next);
+}
+
+/* In place, the output lies where the own elements lie: they are read before. */
+static const char *check_in_place(const round_tasks_t *r, int rank)
+{
+    const gw__task_t *task = r->task[rank];
+    for (uint32_t i = 0; i < r->count[rank]; i++)
+        for (uint32_t j = 0; j < r->count[rank] && stores(&task[i]); j++)
+            if (reads_own(&task[j]) && overlap(&task[i], &task[j]) && !r->before[i][j])
+                return WRONG("task %u stores before task %u has read", i, j);
+    return NULL;
+}
+
+static const gw__task_t *find_message(const round_tasks_t *r, int rank, gw__task_kind_t kind,
+                                      int peer, gw__stage_t stage, int *found)
+{
+    const gw__task_t *result = NULL;
+    *found = 0;
+    for (uint32_t i = 0; i < r->count[rank]; i++) {
+        const gw__task_t *t = &r->task[rank][i];
+        if (t->kind == kind && t->peer == peer && t->stage == stage) {
+            result = t;
+            ++*found;
+        }
+    }
+    return result;
+}
+
+/* A message is known by sender, receiver, round and stage: one send, one receive, same elements. */
+static const char *check_messages(const gw__plan_t *plan, const round_tasks_t *r)
+{
+    for (int from = 0; from < plan->size; from++)
+        for (int to = 0; to < plan->size; to++)
+            for (gw__stage_t stage = GW__PUSH; stage <= GW__PULL; stage++) {
+                int sends, receives;
+                const gw__task_t *s = find_message(r, from, GW__TASK_SEND, to, stage, &sends);
+                const gw__task_t *t = find_message(r, to, GW__TASK_RECV, from, stage, &receives);
+                if (sends > 1 || sends != receives)
+                    return WRONG("rank %d sends %d, rank %d receives %d", from, sends, to,
+                                 receives);
+                if (sends && (s->first != t->first || s->count != t->count))
+                    return WRONG("rank %d sends other elements than rank %d expects", from, to);
+            }
+    return NULL;
+}
+
+static const char *check_round(const gw__plan_t *plan, round_tasks_t *r)
+{
+    const char *wrong = check_messages(plan, r);
+    for (int rank = 0; rank < plan->size && !wrong; rank++) {
+        wrong = check_order(plan, r, rank);
+        wrong = wrong ? wrong : check_frames(r, rank);
+        wrong = wrong ? wrong : check_sum(plan, r, rank);
+        wrong = wrong ? wrong : check_in_place(r, rank);
+    }
+    return wrong;
+}
+
+static void generate(const shape_t *s, uint32_t k, gw__plan_t *plan, round_tasks_t *out)
+{
+    for (int rank = 0; rank < s->size; rank++) {
+        gw__plan_init(plan, s->kind, rank, s->size, s->count, s->grain, s->chunk);
+        gw_check(plan->rounds > 0 && plan->rounds < GW__PLAN_MAX_ROUNDS, "%u rounds", plan->rounds);
+        gw_check(plan->chunk > 0 && plan->chunk % s->grain == 0, "chunk %zu", plan->chunk);
+        /* Longer than the limits would overwrite what stands behind. */
+        uint32_t limit = gw__plan_max_tasks(s->kind, s->size);
+        gw_check(limit <= TASKS, "%u tasks", limit);
+        out->count[rank] = gw__plan_round(plan, k, out->task[rank]);
+        gw_check(out->count[rank] <= limit, "%u tasks, limit %u", out->count[rank], limit);
+    }
+}
+
+static void describe(const shape_t *s, char *out, size_t size)
+{
+    snprintf(out, size, "%s of %d, count %zu, grain %zu, chunk %zu", gw__plan_kind_name(s->kind),
+             s->size, s->count, s->grain, s->chunk);
+}
+
+/* Marks an element range in a map of rounds; every element may be marked once. */
+static void mark(uint32_t *map, const gw__task_t *t, uint32_t round, const char *what)
+{
+    for (size_t i = t->first; i < t->first + t->count; i++) {
+        gw_check(map[i] == 0, "element %zu %s twice", i, what);
+        map[i] = round + 1;
+    }
+}
+
+/* Every round, and that each rank reads and writes each element once, both in the same round. */
+static void check_all(const shape_t *s)
+{
+    static round_tasks_t r;
+    gw__plan_t plan;
+    char name[160];
+    describe(s, name, sizeof name);
+    uint32_t *maps = calloc(2 * (size_t)s->size * s->count, sizeof *maps);
+    generate(s, 0, &plan, &r);
+    for (uint32_t k = 0; k < plan.rounds; k++) {
+        generate(s, k, &plan, &r);
+        const char *wrong = check_round(&plan, &r);
+        gw_check(!wrong, "%s, round %u: %s", name, k, wrong);
+        for (int rank = 0; rank < s->size; rank++)
+            for (uint32_t i = 0; i < r.count[rank]; i++) {
+                const gw__task_t *t = &r.task[rank][i];
+                uint32_t *map = maps + 2 * (size_t)rank * s->count;
+                if (stores(t))
+                    mark(map, t, k, "written");
+                if (reads_own(t))
+                    mark(map + s->count, t, k, "read");
+            }
+    }
+    for (int rank = 0; rank < s->size; rank++)
+        for (size_t i = 0; i < s->count; i++) {
+            const uint32_t *map = maps + 2 * (size_t)rank * s->count;
+            gw_check(map[i] != 0, "%s: element %zu never written by rank %d", name, i, rank);
+            gw_check(map[i] == map[s->count + i], "%s: element %zu read and written in two rounds",
+                     name, i);
+        }
+    free(maps);
+}
+
+static void for_each_shape(int size, gw_plan_kind_t kind, void (*visit)(const shape_t *))
+{
+    static const size_t grains[] = {1, 8, 512};
+    for (size_t g = 0; g < 3; g++) {
+        size_t grain = grains[g];
+        size_t counts[] = {1,
+                           2,
+                           7,
+                           grain - 1,
+                           grain,
+                           grain + 1,
+                           2 * grain,
+                           977,
+                           9 * grain + 3,
+                           64 * grain,
+                           65 * grain - 1};
+        size_t chunks[] = {0, grain, 3 * grain + 1, 1 << 20};
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+            for (size_t h = 0; h < 4; h++) {
+                /* Many rounds of one element say the same as a few. */
+                bool too_many = counts[c] / grain > 100 && chunks[h] < 8 * grain && size > 3;
+                if (counts[c] > 0 && !too_many)
+                    visit(&(shape_t){kind, size, counts[c], grain, chunks[h]});
+            }
+    }
+}
+
+START_TEST(plans_of_all_ranks_fit_together)
+{
+    for (int size = 2; size <= 9; size++)
+        for (gw_plan_kind_t kind = GW_PLAN_DIRECT; kind <= GW_PLAN_GATHER; kind++)
+            for_each_shape(size, kind, check_all);
+}
+END_TEST
+
+START_TEST(plans_of_many_ranks_fit_together)
+{
+    for (gw_plan_kind_t kind = GW_PLAN_DIRECT; kind <= GW_PLAN_GATHER; kind++) {
+        check_all(&(shape_t){kind, 64, 1, 512, 4096});
+        check_all(&(shape_t){kind, 64, 63 * 8 + 1, 8, 8});
+        check_all(&(shape_t){kind, 64, 65 * 8 + 5, 8, 8});
+    }
+}
+END_TEST
+
+/* No rounds are run here: the first, some in the middle and the last say whether anything
+ * overflows. */
+static void check_huge(gw_plan_kind_t kind, int size, size_t count, size_t grain, size_t chunk)
+{
+    static round_tasks_t r;
+    shape_t s = {kind, size, count, grain, chunk};
+    gw__plan_t plan;
+    generate(&s, 0, &plan, &r);
+    uint32_t n = plan.rounds, rounds[] = {0, 1, n / 3, n / 2, n - 2, n - 1, n, n + 1, UINT32_MAX};
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        generate(&s, rounds[i], &plan, &r);
+        const char *wrong = check_round(&plan, &r);
+        gw_check(!wrong, "count %zu round %u of %u: %s", count, rounds[i], n, wrong);
+        for (int rank = 0; rank < size && rounds[i] >= n; rank++)
+            gw_check(r.count[rank] == 0, "tasks behind the last round");
+    }
+    /* Chunks of a shard follow each other without a gap up to the next shard. */
+    for (int shard = 0; shard < (kind == GW_PLAN_DIRECT ? size : 1); shard++) {
+        size_t end = kind == GW_PLAN_DIRECT ? gw__plan_shard(&plan, shard + 1) : count;
+        size_t at = kind == GW_PLAN_DIRECT ? gw__plan_shard(&plan, shard) : 0, first, length;
+        for (uint32_t k = 0; gw__plan_chunk(&plan, shard, k, &first, &length); k++) {
+            gw_check(first == at && length > 0, "shard %d chunk %u", shard, k);
+            at += length;
+        }
+        gw_check(at == end, "shard %d ends at %zu, not %zu", shard, at, end);
+    }
+    gw_check(gw__plan_shard(&plan, size) == count, "the last shard ends early");
+}
+
+START_TEST(huge_counts_do_not_overflow)
+{
+    static const size_t counts[] = {((size_t)1 << 31) + 5, ((size_t)1 << 33), ((size_t)1 << 33) + 1,
+                                    SIZE_MAX >> 4};
+    for (size_t c = 0; c < 4; c++)
+        for (int size = 2; size <= 5; size += 3)
+            for (gw_plan_kind_t kind = GW_PLAN_DIRECT; kind <= GW_PLAN_GATHER; kind++) {
+                check_huge(kind, size, counts[c], 512, 256 * 1024);
+                check_huge(kind, size, counts[c], 1, 1);
+                check_huge(kind, size, counts[c], 384, 1000);
+            }
+}
+END_TEST
+
+START_TEST(rounds_stay_below_the_limit_at_its_edges)
+{
+    for (size_t d = 0; d < 5; d++) {
+        gw__plan_t plan;
+        gw__plan_init(&plan, GW_PLAN_GATHER, 0, 2, (size_t)GW__PLAN_MAX_ROUNDS + d - 2, 1, 1);
+        ck_assert_uint_lt(plan.rounds, GW__PLAN_MAX_ROUNDS);
+        gw__plan_init(&plan, GW_PLAN_GATHER, 0, 2, 3 * ((size_t)GW__PLAN_MAX_ROUNDS + d - 2), 1, 3);
+        ck_assert_uint_lt(plan.rounds, GW__PLAN_MAX_ROUNDS);
+    }
+}
+END_TEST
+
+/* ---- Execution in any order
+ * --------------------------------------------------------------------------- */
+
+/* A symbolic frame: what it holds. */
+typedef struct frame {
+    bool full;
+    int origin; /* rank of a contribution; -1: a complete sum */
+    size_t first, count;
+} frame_t;
+
+typedef struct sim_round {
+    uint32_t tasks, left;
+    int summed; /* ranks added so far */
+    size_t sum_first, sum_count;
+    bool done[TASKS];
+    gw__task_t task[TASKS];
+    frame_t frame[3 * 9];
+} sim_round_t;
+
+typedef struct sim_rank {
+    gw__plan_t plan;
+    uint32_t next, finished; /* rounds admitted, rounds done */
+    sim_round_t round[WINDOW];
+    uint8_t *written; /* per element: 1 when the output is there */
+} sim_rank_t;
+
+typedef struct sim {
+    int size;
+    uint32_t rounds, window;
+    sim_rank_t rank[9];
+    frame_t *wire; /* [from][to][round][stage] */
+} sim_t;
+
+static frame_t *on_wire(sim_t *s, int from, int to, uint32_t round, gw__stage_t stage)
+{
+    size_t pair = (size_t)from * (size_t)s->size + (size_t)to;
+    return &s->wire[(pair * s->rounds + round) * 2 + (size_t)stage];
+}
+
+static bool intact(const sim_rank_t *rank, const gw__task_t *t)
+{
+    for (size_t i = t->first; i < t->first + t->count; i++)
+        if (rank->written[i])
+            return false;
+    return true;
+}
+
+static const char *put(sim_rank_t *rank, const gw__task_t *t)
+{
+    for (size_t i = t->first; i < t->first + t->count; i++) {
+        if (rank->written[i])
+            return "an element is written twice";
+        rank->written[i] = 1;
+    }
+    return NULL;
+}
+
+static const char *add_to_sum(sim_round_t *round, const gw__task_t *t, int from)
+{
+    if (t->opens) {
+        round->summed = 0;
+        round->sum_first = t->first;
+        round->sum_count = t->count;
+    }
+    if (round->summed != from || round->sum_first != t->first || round->sum_count != t->count)
+        return "a rank is added out of order";
+    round->summed++;
+    return NULL;
+}
+
+/* Computes one task on symbols; an error says what would have become of real numbers. */
+static const char *execute(sim_t *s, int r, sim_round_t *round, uint32_t k, const gw__task_t *t)
+{
+    sim_rank_t *rank = &s->rank[r];
+    frame_t *frame = &round->frame[t->buffer];
+    frame_t fitting = {true, t->kind == GW__TASK_DECODE_STORE ? -1 : t->peer, t->first, t->count};
+    bool fits = frame->full && frame->origin == fitting.origin && frame->first == t->first &&
+                frame->count == t->count;
+    switch (t->kind) {
+    case GW__TASK_ENCODE:
+        *frame = (frame_t){true, r, t->first, t->count};
+        return intact(rank, t) ? NULL : "own elements are encoded after they were overwritten";
+    case GW__TASK_COPY:
+        return intact(rank, t) ? add_to_sum(round, t, r) : "own elements were overwritten";
+    case GW__TASK_DECODE_ADD:
+        return fits ? add_to_sum(round, t, t->peer) : "a frame is added that is not there";
+    case GW__TASK_SUM_ENCODE:
+        *frame = (frame_t){true, -1, t->first, t->count};
+        return round->summed == s->size ? NULL : "an incomplete sum is encoded";
+    case GW__TASK_SUM_STORE:
+        return round->summed == s->size ? put(rank, t) : "an incomplete sum is stored";
+    case GW__TASK_DECODE_STORE:
+        return fits ? put(rank, t) : "a frame is stored that is not there";
+    case GW__TASK_SEND:
+        if (!frame->full)
+            return "an empty frame is sent";
+        *on_wire(s, r, t->peer, k, t->stage) = *frame;
+        return NULL;
+    case GW__TASK_RECV:
+        *frame = *on_wire(s, t->peer, r, k, t->stage);
+        return NULL;
+    case GW__TASK_KINDS:
+        break;
+    }
+    return "no such task";
+}
+
+static bool may_run(sim_t *s, int r, const sim_round_t *round, uint32_t k, uint32_t i)
+{
+    const gw__task_t *t = &round->task[i];
+    if (round->done[i])
+        return false;
+    for (int d = 0; d < 2; d++)
+        if (t->dep[d] != GW__NO_TASK && !round->done[t->dep[d]])
+            return false;
+    return t->kind != GW__TASK_RECV || on_wire(s, t->peer, r, k, t->stage)->full;
+}
+
+static void admit_rounds(sim_t *s, sim_rank_t *rank)
+{
+    while (rank->finished < rank->next && rank->round[rank->finished % WINDOW].left == 0)
+        rank->finished++;
+    while (rank->next < s->rounds && rank->next < rank->finished + s->window) {
+        sim_round_t *round = &rank->round[rank->next % WINDOW];
+        memset(round, 0, sizeof *round);
+        round->tasks = round->left = gw__plan_round(&rank->plan, rank->next++, round->task);
+    }
+}
+
+/* One task of this rank that may run now, chosen by lot; false: there is none. */
+static bool step(sim_t *s, int r, uint64_t *lot, const char **wrong)
+{
+    sim_rank_t *rank = &s->rank[r];
+    admit_rounds(s, rank);
+    sim_round_t *chosen = NULL;
+    uint32_t index = 0, number = 0, seen = 0;
+    for (uint32_t k = rank->finished; k < rank->next; k++) {
+        sim_round_t *round = &rank->round[k % WINDOW];
+        for (uint32_t i = 0; i < round->tasks; i++)
+            if (may_run(s, r, round, k, i) && gw_test_random(lot) % ++seen == 0) {
+                chosen = round;
+                index = i;
+                number = k;
+            }
+    }
+    if (!chosen)
+        return false;
+    *wrong = execute(s, r, chosen, number, &chosen->task[index]);
+    chosen->done[index] = true;
+    chosen->left--;
+    return true;
+}
+
+static void simulate(const shape_t *shape, uint32_t window, uint64_t seed)
+{
+    static sim_t s;
+    char name[160];
+    describe(shape, name, sizeof name);
+    s = (sim_t){.size = shape->size, .window = window};
+    for (int r = 0; r < s.size; r++) {
+        gw__plan_init(&s.rank[r].plan, shape->kind, r, s.size, shape->count, shape->grain,
+                      shape->chunk);
+        s.rank[r].written = calloc(shape->count, 1);
+    }
+    s.rounds = s.rank[0].plan.rounds;
+    s.wire = calloc((size_t)s.size * (size_t)s.size * s.rounds * 2, sizeof *s.wire);
+    for (int stuck = 0, r = 0; stuck < s.size; r = (r + 1) % s.size) {
+        /* A rank drawn by lot; when none has moved for a while, each in turn. */
+        const char *wrong = NULL;
+        if (stuck == 0)
+            r = (int)(gw_test_random(&seed) % (uint64_t)s.size);
+        stuck = step(&s, r, &seed, &wrong) ? 0 : stuck + 1;
+        gw_check(!wrong, "%s: %s", name, wrong);
+    }
+    for (int r = 0; r < s.size; r++) {
+        gw_check(s.rank[r].finished == s.rounds,
+                 "%s, window %u: rank %d is stuck in round %u of %u", name, window, r,
+                 s.rank[r].finished, s.rounds);
+        for (size_t i = 0; i < shape->count; i++)
+            gw_check(s.rank[r].written[i], "%s: element %zu of rank %d", name, i, r);
+        free(s.rank[r].written);
+    }
+    free(s.wire);
+}
+
+static void simulate_all(const shape_t *shape)
+{
+    if (shape->count > 5000 || shape->count / shape->grain > 100)
+        return;
+    simulate(shape, 1, shape->count);
+    simulate(shape, 2, shape->count + 1);
+    simulate(shape, WINDOW, shape->count + 2);
+}
+
+START_TEST(any_order_of_execution_ends_with_the_sum)
+{
+    for (int size = 2; size <= 9; size++)
+        for (gw_plan_kind_t kind = GW_PLAN_DIRECT; kind <= GW_PLAN_GATHER; kind++)
+            for_each_shape(size, kind, simulate_all);
+}
+END_TEST
+
+/* ---- The checks above can fail
+ * ------------------------------------------------------------------------ */
+
+static gw__task_t *first_of(round_tasks_t *r, int rank, gw__task_kind_t kind)
+{
+    for (uint32_t i = 0; i < r->count[rank]; i++)
+        if (r->task[rank][i].kind == kind)
+            return &r->task[rank][i];
+    ck_abort_msg("no %s", gw__task_kind_name(kind));
+    return NULL;
+}
+
+START_TEST(wrong_plans_are_noticed)
+{
+    static round_tasks_t r;
+    shape_t s = {GW_PLAN_DIRECT, 3, 600, 8, 64};
+    gw__plan_t plan;
+    for (int fault = 0; fault < 9; fault++) {
+        generate(&s, 1, &plan, &r);
+        ck_assert_ptr_null(check_round(&plan, &r));
+        gw__task_t *store = &r.task[0][r.count[0] - 1];
+        switch (fault) {
+        case 0: /* in place: stored while the own elements may still be read */
+            store->dep[1] = GW__NO_TASK;
+            break;
+        case 1: /* decoded before it was received */
+            store->dep[0] = 0;
+            break;
+        case 2:
+            first_of(&r, 1, GW__TASK_SEND)->peer = 0;
+            break;
+        case 3:
+            first_of(&r, 2, GW__TASK_RECV)->first += 8;
+            break;
+        case 4:
+            first_of(&r, 2, GW__TASK_COPY)->opens ^= true;
+            break;
+        case 5:
+            first_of(&r, 0, GW__TASK_DECODE_ADD)->dep[0] = GW__NO_TASK;
+            break;
+        case 6:
+            first_of(&r, 0, GW__TASK_SUM_ENCODE)->dep[0] = GW__NO_TASK;
+            break;
+        case 7:
+            first_of(&r, 0, GW__TASK_RECV)->buffer = first_of(&r, 0, GW__TASK_ENCODE)->buffer;
+            break;
+        default:
+            first_of(&r, 0, GW__TASK_ENCODE)->count -= 1;
+        }
+        ck_assert_msg(check_round(&plan, &r) != NULL, "fault %d was not noticed", fault);
+    }
+}
+END_TEST
+
+START_TEST(a_plan_prints_every_task)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    gw__plan_t plan;
+    gw__plan_init(&plan, GW_PLAN_DIRECT, 1, 3, 1000, 8, 128);
+    gw__plan_print(&plan, out);
+    fclose(out);
+    uint32_t lines = 0, tasks = 0;
+    static gw__task_t list[TASKS];
+    for (uint32_t k = 0; k < plan.rounds; k++)
+        tasks += gw__plan_round(&plan, k, list);
+    for (const char *c = text; *c; c++)
+        lines += *c == '\n';
+    ck_assert_uint_eq(lines, tasks + 1);
+    ck_assert(strncmp(text, "direct rank 1 of 3: 1000 elements, chunks of 128, 3 rounds\n", 59) ==
+              0);
+    ck_assert(strstr(text, "0.0 ENCODE push [672,800) buffer 2") != NULL);
+    free(text);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("plan");
+    TCase *tc = tcase_create("plan");
+    tcase_set_timeout(tc, 120);
+    tcase_add_test(tc, plans_of_all_ranks_fit_together);
+    tcase_add_test(tc, plans_of_many_ranks_fit_together);
+    tcase_add_test(tc, huge_counts_do_not_overflow);
+    tcase_add_test(tc, rounds_stay_below_the_limit_at_its_edges);
+    tcase_add_test(tc, any_order_of_execution_ends_with_the_sum);
+    tcase_add_test(tc, wrong_plans_are_noticed);
+    tcase_add_test(tc, a_plan_prints_every_task);
+    suite_add_tcase(suite, tc);
+    return gw_test_main(suite);
+}
