@@ -98,8 +98,13 @@ static void text_numa(const page_t *page)
 
 static void print_state(const page_t *page, const gw_topo_device_t *d, char *out, size_t size)
 {
-    snprintf(out, size, "%s%s%s%s%s", page->live ? (d->up ? "up" : "down") : "recorded",
-             d->loopback ? ", loopback" : "", d->bridge ? ", bridge" : "",
+    const char *link = d->up ? "up" : "down";
+    if (!page->live)
+        link = "recorded";
+    else if (strcmp(d->name, d->pci) == 0)
+        link = "no interface here"; /* no driver, or it belongs to another network namespace */
+    snprintf(out, size, "%s%s%s%s%s", link, d->loopback ? ", loopback" : "",
+             d->bridge ? ", bridge" : "",
              d->virtual_link && !d->loopback && !d->bridge ? ", virtual" : "",
              d->infiniband ? ", InfiniBand" : "");
 }
