@@ -106,13 +106,20 @@ typedef struct gw_quant_noise {
 #define GW_QUANT_NOISE_MUL1 0x85EBCA6Bu
 #define GW_QUANT_NOISE_MUL2 0xC2B2AE35u
 
-/* Per bucket: two words out of a 64-bit finaliser. `bucket` counts from the start of the call. */
-static inline gw_quant_noise_t gw__quant_noise(uint64_t key, uint64_t bucket)
+static inline uint64_t gw__quant_mix(uint64_t h)
 {
-    uint64_t h = key + (bucket + 1) * 0x9E3779B97F4A7C15u;
     h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
     h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
-    h ^= h >> 31;
+    return h ^ (h >> 31);
+}
+
+/* Per bucket: two words out of a 64-bit finaliser. `bucket` counts from the start of the call. The
+ * key is mixed first: keys that differ by a multiple of the step would else give shifted sequences.
+ */
+static inline gw_quant_noise_t gw__quant_noise(uint64_t key, uint64_t bucket)
+{
+    uint64_t step = 0x9E3779B97F4A7C15u;
+    uint64_t h = gw__quant_mix(gw__quant_mix(key + step) + (bucket + 1) * step);
     return (gw_quant_noise_t){(uint32_t)h, (uint32_t)(h >> 32)};
 }
 

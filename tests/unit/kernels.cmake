@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+gw_unit_test(kernels)
 gw_unit_test(quant_tiers)
+gw_unit_test(cast)
+gw_unit_test(rng)
 
 # Speed beside memcpy, by hand: make bench_kernels && build/bin/bench_kernels
 add_executable(bench_kernels EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/bench_kernels.c)
