@@ -43,14 +43,9 @@ static void prepare_hello(gw_comm_t *comm, const gw_comm_params_t *params, hello
     pthread_mutex_unlock(&comm->context->lock);
     hello->status = gw_context_agreement(comm->context, hello->agreement, sizeof hello->agreement);
     /* The threads of a loopback have no need of a network. */
-    if (hello->status == GW_OK && !params->transport_arg) {
-        gw_topology_t *topology = NULL;
-        gw_topology_load(NULL, &topology, NULL, 0);
+    if (hello->status == GW_OK && !params->transport_arg)
         hello->status =
-            gw_node_facts_collect(topology, comm->context->settings.text[GW__SETTING_INTERFACES],
-                                  &hello->facts, hello->why, sizeof hello->why);
-        gw_topology_free(topology);
-    }
+            gw__context_facts(comm->context, &hello->facts, hello->why, sizeof hello->why);
 }
 
 static gw_status_t check_hellos(gw_comm_t *comm, hello_t *all)

@@ -70,6 +70,7 @@ void gw_context_free(gw_context_t *context)
     pthread_mutex_unlock(&all_lock);
     gw_context_write_stats(context);
     gw__stats_book_clear(&context->stats);
+    free(context->facts);
     pthread_mutex_destroy(&context->lock);
     gw__log_close(&context->log);
     free(context);
@@ -204,4 +205,36 @@ void gw__context_give_residual(gw_context_t *context, size_t bytes)
     pthread_mutex_lock(&context->lock);
     context->residual_bytes -= bytes;
     pthread_mutex_unlock(&context->lock);
+}
+
+/* Caller holds the lock. A map that cannot be read costs the distances only; facts without an
+ * interface cost all. */
+static void read_facts(gw_context_t *context)
+{
+    gw_topology_t *topology = NULL;
+    char why[256] = "";
+    if (gw_topology_load(NULL, &topology, why, sizeof why) != GW_OK)
+        gw_context_log(context, GW_LOG_WARN, "hardware map: %s", why);
+    context->facts = calloc(1, sizeof *context->facts);
+    context->facts_status = GW_ERR_NO_MEMORY;
+    if (context->facts)
+        context->facts_status =
+            gw_node_facts_collect(topology, context->settings.text[GW__SETTING_INTERFACES],
+                                  context->facts, context->facts_why, sizeof context->facts_why);
+    gw_topology_free(topology);
+}
+
+gw_status_t gw__context_facts(gw_context_t *context, gw_node_facts_t *out, char *why,
+                              size_t why_size)
+{
+    pthread_mutex_lock(&context->lock);
+    if (!context->facts)
+        read_facts(context);
+    gw_status_t status = context->facts_status;
+    if (status == GW_OK)
+        *out = *context->facts;
+    else
+        snprintf(why, why_size, "%s", context->facts_why);
+    pthread_mutex_unlock(&context->lock);
+    return status;
 }

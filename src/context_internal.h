@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include <gradwire/context.h>
+#include <gradwire/topology.h>
 
 #include "log.h"
 #include "settings.h"
@@ -18,13 +19,21 @@ struct gw_context {
     gw__stats_book_t stats; /* counters of the process and of its communicators */
     size_t residual_bytes;  /* held by the residual stores of all communicators */
     uint32_t comms_created;
-    bool told_unwritable; /* the stats file could not be written, and the log says so */
+    bool told_unwritable;   /* the stats file could not be written, and the log says so */
+    gw_node_facts_t *facts; /* of this process, read on first need; NULL before */
+    gw_status_t facts_status;
+    char facts_why[256];
     struct gw_context *next; /* all contexts of the process, for the last write at exit */
 };
 
 /* Counts one finished call in the context and, when given, on a communicator's page; writes the
  * stats file when the last write is a second old. Any thread. */
 void gw__context_count(gw_context_t *context, gw__stats_page_t *page, const gw__stats_call_t *call);
+
+/* This process's hardware facts, read once per context. On an error the sentence in `why`. Any
+ * thread. */
+gw_status_t gw__context_facts(gw_context_t *context, gw_node_facts_t *out, char *why,
+                              size_t why_size);
 
 /* Adds or gives back `bytes` of the residual budget; false when that would pass the bound. Any
  * thread. */
