@@ -99,28 +99,32 @@ static void intercomm(void)
     MPI_Comm_free(&half);
 }
 
+/* Errors return on one communicator and are fatal on the world: each must come to the handler of
+ * its own call. */
 static void errors(void)
 {
+    MPI_Comm comm;
     MPI_Datatype alias;
     MPI_Type_dup(MPI_FLOAT, &alias);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     fill();
-    print_result("negative", MPI_Allreduce(send, recv, -1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
-    print_result("same-buffer",
-                 MPI_Allreduce(recv, recv, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
+    print_result("negative", MPI_Allreduce(send, recv, -1, MPI_FLOAT, MPI_SUM, comm));
     print_result("recv-in-place",
-                 MPI_Allreduce(send, MPI_IN_PLACE, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
-    print_result("null-type",
-                 MPI_Allreduce(send, recv, COUNT, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD));
-    print_result("null-op",
-                 MPI_Allreduce(send, recv, COUNT, MPI_FLOAT, MPI_OP_NULL, MPI_COMM_WORLD));
-    print_result("null-comm", MPI_Allreduce(send, recv, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_NULL));
-    print_result("wrong-op", MPI_Allreduce(send, recv, COUNT, MPI_FLOAT, MPI_BAND, MPI_COMM_WORLD));
+                 MPI_Allreduce(send, MPI_IN_PLACE, COUNT, MPI_FLOAT, MPI_SUM, comm));
+    print_result("null-type", MPI_Allreduce(send, recv, COUNT, MPI_DATATYPE_NULL, MPI_SUM, comm));
+    print_result("null-op", MPI_Allreduce(send, recv, COUNT, MPI_FLOAT, MPI_OP_NULL, comm));
+    print_result("wrong-op", MPI_Allreduce(send, recv, COUNT, MPI_FLOAT, MPI_BAND, comm));
     /* Open MPI has no sum of a duplicated type. */
-    print_result("type-dup", MPI_Allreduce(send, recv, COUNT, alias, MPI_SUM, MPI_COMM_WORLD));
-    MPI_Type_free(&alias);
-    print_result("zero", MPI_Allreduce(NULL, NULL, 0, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
+    print_result("type-dup", MPI_Allreduce(send, recv, COUNT, alias, MPI_SUM, comm));
+    print_result("zero", MPI_Allreduce(NULL, NULL, 0, MPI_FLOAT, MPI_SUM, comm));
+    /* These two Open MPI always takes to the world's handler. */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    print_result("same-buffer", MPI_Allreduce(recv, recv, COUNT, MPI_FLOAT, MPI_SUM, comm));
+    print_result("null-comm", MPI_Allreduce(send, recv, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_NULL));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Type_free(&alias);
+    MPI_Comm_free(&comm);
 }
 
 /* SUM and MAX in turn on one buffer: state of the one must not reach the other. */
