@@ -110,16 +110,16 @@ static void errors(void)
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     fill();
     print_result("negative", MPI_Allreduce(send, recv, -1, MPI_FLOAT, MPI_SUM, comm));
-    print_result("recv-in-place",
-                 MPI_Allreduce(send, MPI_IN_PLACE, COUNT, MPI_FLOAT, MPI_SUM, comm));
     print_result("null-type", MPI_Allreduce(send, recv, COUNT, MPI_DATATYPE_NULL, MPI_SUM, comm));
     print_result("null-op", MPI_Allreduce(send, recv, COUNT, MPI_FLOAT, MPI_OP_NULL, comm));
     print_result("wrong-op", MPI_Allreduce(send, recv, COUNT, MPI_FLOAT, MPI_BAND, comm));
     /* Open MPI has no sum of a duplicated type. */
     print_result("type-dup", MPI_Allreduce(send, recv, COUNT, alias, MPI_SUM, comm));
     print_result("zero", MPI_Allreduce(NULL, NULL, 0, MPI_FLOAT, MPI_SUM, comm));
-    /* These two Open MPI always takes to the world's handler. */
+    /* These Open MPI always takes to the world's handler. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    print_result("recv-in-place",
+                 MPI_Allreduce(send, MPI_IN_PLACE, COUNT, MPI_FLOAT, MPI_SUM, comm));
     print_result("same-buffer", MPI_Allreduce(recv, recv, COUNT, MPI_FLOAT, MPI_SUM, comm));
     print_result("null-comm", MPI_Allreduce(send, recv, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_NULL));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
