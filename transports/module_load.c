@@ -62,47 +62,106 @@ static bool is_set(char *const *env, const char *preset)
 }
 
 /*
- * Presets come in by an exchange of the whole environment, not by setenv(): setenv may move the
- * array under a thread that is just in getenv(). The array in use meanwhile is never freed (a few
- * kilobytes, once per process), so such a thread always reads valid memory. Returns it, or NULL
- * when there was nothing to preset.
+ * Presets come in by an exchange of the whole environment, not by setenv(): setenv() may move the
+ * array under a thread that is just in getenv(). The array in use meanwhile is kept (a few
+ * kilobytes, once per process), so such a thread always reads valid memory.
  */
-static char **environment_enter(const struct guard *guard, char **before)
+typedef struct visit {
+    struct visit *earlier;
+    char **before;   /* the array of before */
+    char **snapshot; /* its entries as they were then */
+    size_t count;    /* of them */
+    char *inside[];  /* the array in use meanwhile: those entries, then the presets; then the
+                        snapshot */
+} visit_t;
+
+static visit_t *visits; /* all that were ever made; guarded by the caller's lock */
+
+/* Carries what a setenv() has just replaced from one array to the other, unless that was replaced
+ * there too. */
+static void carry(char **to, char *was, char *is)
 {
-    size_t count = 0, added = 0;
-    static char *nothing[] = {NULL};
-    char **from = before ? before : nothing;
-    while (from[count])
-        count++;
-    char **inside = malloc((count + guard->preset_count + 1) * sizeof(*inside));
-    if (!inside)
-        return NULL;
-    memcpy(inside, from, count * sizeof(*inside));
-    inside[count] = NULL;
-    for (size_t i = 0; i < guard->preset_count; i++)
-        if (!is_set(from, guard->presets[i]))
-            inside[count + added++] = guard->presets[i];
-    inside[count + added] = NULL;
-    __atomic_store_n(&environ, inside, __ATOMIC_RELEASE);
-    return inside;
+    char *expected = was;
+    if (was != is)
+        __atomic_compare_exchange_n(to, &expected, is, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* Back to the array of before, unless another thread called setenv() meanwhile: then its array,
- * less the presets. */
-static void environment_leave(const struct guard *guard, char **before, char **inside)
+static visit_t *visit_new(const struct guard *guard)
 {
-    char **expected = inside;
-    if (!inside || __atomic_compare_exchange_n(&environ, &expected, before, false, __ATOMIC_ACQ_REL,
-                                               __ATOMIC_ACQUIRE))
-        return;
+    static char *nothing[] = {NULL};
+    char **before = environ ? environ : nothing;
+    size_t count = 0, added = 0;
+    while (before[count])
+        count++;
+    size_t inside = count + guard->preset_count + 1;
+    visit_t *visit = malloc(sizeof(*visit) + (inside + count) * sizeof(char *));
+    if (!visit)
+        return NULL;
+    *visit = (visit_t){.earlier = visits, .before = before, .count = count};
+    visit->snapshot = visit->inside + inside;
+    memcpy(visit->snapshot, before, count * sizeof(char *));
+    memcpy(visit->inside, visit->snapshot, count * sizeof(char *));
+    for (size_t i = 0; i < guard->preset_count; i++)
+        if (!is_set(before, guard->presets[i]))
+            visit->inside[count + added++] = guard->presets[i];
+    visit->inside[count + added] = NULL;
+    visits = visit;
+    return visit;
+}
+
+static visit_t *environment_enter(const struct guard *guard)
+{
+    visit_t *visit = visit_new(guard);
+    if (!visit)
+        return NULL;
+    __atomic_store_n(&environ, visit->inside, __ATOMIC_RELEASE);
+    for (size_t i = 0; i < visit->count; i++)
+        carry(&visit->inside[i], visit->snapshot[i], visit->before[i]);
+    return visit;
+}
+
+static bool is_preset(const struct guard *guard, const char *entry)
+{
+    for (size_t i = 0; i < guard->preset_count; i++)
+        if (entry == guard->presets[i])
+            return true;
+    return false;
+}
+
+/* Another thread's setenv() or unsetenv() may have changed our array in place. */
+static void environment_carry(const struct guard *guard, const visit_t *visit)
+{
+    size_t at = 0;
+    for (char *const *entry = visit->inside; *entry && at < visit->count; entry++)
+        if (!is_preset(guard, *entry)) {
+            carry(&visit->before[at], visit->snapshot[at], *entry);
+            at++;
+        }
+    if (at < visit->count)
+        carry(&visit->before[at], visit->snapshot[at], NULL);
+}
+
+/* Another thread's setenv() has made an array of its own out of ours: takes the presets out of it.
+ */
+static void environment_clean(const struct guard *guard)
+{
     for (size_t i = 0; i < guard->preset_count; i++) {
         char name[64];
-        const char *preset = guard->presets[i];
-        snprintf(name, sizeof(name), "%.*s", (int)(strchr(preset, '=') - preset), preset);
-        const char *value = getenv(name);
-        if (value == strchr(preset, '=') + 1)
+        const char *preset = guard->presets[i], *sign = strchr(preset, '=');
+        snprintf(name, sizeof(name), "%.*s", (int)(sign - preset), preset);
+        if (getenv(name) == sign + 1)
             unsetenv(name);
     }
+}
+
+static void environment_leave(const struct guard *guard, visit_t *visit)
+{
+    char **expected = visit->inside;
+    if (__atomic_compare_exchange_n(&environ, &expected, visit->before, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+        environment_carry(guard, visit);
+    else
+        environment_clean(guard);
 }
 
 static void actions_save(struct sigaction *actions, bool *known)
@@ -145,10 +204,11 @@ static void *guarded_dlopen(const char *name, const char *path)
     struct sigaction actions[NSIG];
     bool known[NSIG];
     actions_save(actions, known);
-    char **before = environ;
-    char **inside = environment_enter(guard, before);
-    void *library = inside ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    environment_leave(guard, before, inside);
+    visit_t *visit = environment_enter(guard);
+    if (!visit)
+        return NULL;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    environment_leave(guard, visit);
     actions_restore(actions, known);
     return library;
 }

@@ -193,13 +193,24 @@ static void *find_in_thread(void *arg)
     return (void *)(uintptr_t)transport;
 }
 
-/* While another thread reads and writes the environment. */
-static void *use_environment(void *stop)
+/* While other threads read the environment without pause, and now and then write it. */
+static void *read_environment(void *stop)
+{
+    char *path = strdup(getenv("PATH"));
+    while (!*(volatile int *)stop)
+        if (!getenv("PATH") || strcmp(getenv("PATH"), path) != 0)
+            return "PATH was not there";
+    free(path);
+    return NULL;
+}
+
+static void *write_environment(void *stop)
 {
     char value[32];
     for (int i = 0; !*(volatile int *)stop; i++) {
         snprintf(value, sizeof(value), "%d", i);
         setenv("GW_TEST_BUSY", value, 1);
+        usleep(100);
         if (!getenv("GW_TEST_BUSY") || strcmp(getenv("GW_TEST_BUSY"), value) != 0)
             return "a variable that was set was lost";
     }
@@ -208,17 +219,21 @@ static void *use_environment(void *stop)
 
 START_TEST(found_by_many_threads)
 {
-    pthread_t threads[4], busy;
-    void *found[4], *failure;
+    pthread_t threads[4], busy[2];
+    void *found[4], *failure[2];
     int stop = 0;
-    pthread_create(&busy, NULL, use_environment, &stop);
+    setenv("GW_TEST_BUSY", "", 1);
+    pthread_create(&busy[0], NULL, read_environment, &stop);
+    pthread_create(&busy[1], NULL, write_environment, &stop);
     for (int i = 0; i < 4; i++)
         pthread_create(&threads[i], NULL, find_in_thread, NULL);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], &found[i]);
     stop = 1;
-    pthread_join(busy, &failure);
-    ck_assert_msg(!failure, "%s", (const char *)failure);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(busy[i], &failure[i]);
+        ck_assert_msg(!failure[i], "%s", (const char *)failure[i]);
+    }
     for (int i = 0; i < 4; i++)
         ck_assert_ptr_eq(found[i], found[0]);
     ck_assert_ptr_nonnull(found[0]);

@@ -78,7 +78,7 @@ static void greet(body_rank_t *me, int peer)
 /* ---- death
  * ------------------------------------------------------------------------------------------- */
 
-enum { BIG = 8 << 20 };
+enum { BIG = 48 << 20 }; /* more than the buffers of a socket hold */
 static char big_in[BIG], big_out[BIG];
 
 static void with_a_dead_peer(body_rank_t *me)
