@@ -63,6 +63,15 @@ ordinary_user_is_told() {
     [ $? -eq 77 ] && [ "$(wc -l <"$work/ordinary")" -eq 1 ]
 }
 
+# As in a container: root, but without the right to do it.
+weak_root_is_told() {
+    local right
+    for right in sys_admin net_admin; do
+        setpriv --bounding-set=-$right --inh-caps=-$right "$netlab" run --name "$name" -- true >"$work/weak" 2>&1
+        [ $? -eq 77 ] && [ "$(wc -l <"$work/weak")" -eq 1 ] && nothing_left || return 1
+    done
+}
+
 # --- one lab ---------------------------------------------------------------------------------------------------------
 
 status_comes_through() {
@@ -179,6 +188,7 @@ main() {
     *) not_ok "a lab can be made" "$work/first" && return ;;
     esac
     check "an ordinary user is told why, with status 77" "$work/ordinary" ordinary_user_is_told
+    check "so is root in a container" "$work/weak" weak_root_is_told
     check "a lab leaves nothing behind" "" eventually nothing_left
     check "the command's status comes through" "$work/status" status_comes_through
     check "each node has its host name" "$work/names" nodes_have_names
