@@ -145,6 +145,8 @@ static bool read_choice(const char *choices, const char *text, double *out)
 {
     size_t length = strlen(text);
     int index = 0;
+    if (strchr(text, '|'))
+        return false;
     for (const char *at = choices; at; at = strchr(at, '|'), index++) {
         at += *at == '|';
         if (length && !strncmp(at, text, length) && (at[length] == '|' || !at[length])) {

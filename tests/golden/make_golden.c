@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes the golden frames: make_golden DIR. A file that exists is left alone, since golden frames
+ * must decode (or fail) for ever; a new one is added by a line in the tables below. frames.txt says
+ * what to expect of each file: good FILE VALUES SPEC DTYPE COUNT FIRST     decodes to VALUES
+ * (binary32, exact bytes) bad  FILE STATUS SPEC DTYPE COUNT FIRST     fails with STATUS
+ */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gradwire/codec.h>
+
+#include "frame.h"
+
+enum { COUNT_MAX = 1100, ROOM = 65536 };
+
+typedef enum fill { PLAIN, POISONED, EXTREME } fill_t;
+
+typedef struct good {
+    const char *name, *spec;
+    gw_dtype_t dtype;
+    size_t count, first;
+    bool checksum;
+    fill_t fill;
+} good_t;
+
+static const good_t goods[] = {
+    {"raw-f32", "raw", GW_F32, 100, 64, false, POISONED},
+    {"raw-f16", "raw", GW_F16, 100, 0, false, POISONED},
+    {"raw-bf16-crc", "raw", GW_BF16, 33, 128, true, PLAIN},
+    {"raw-empty", "raw", GW_F32, 0, 0, false, PLAIN},
+    {"q1-b64", "q1:bucket=64", GW_F32, 200, 64, false, PLAIN},
+    {"q2", "q2", GW_F32, 600, 512, false, PLAIN},
+    {"q3-b96", "q3:bucket=96", GW_F32, 301, 0, false, PLAIN},
+    {"q4", "q4", GW_F32, 1100, 1024, false, PLAIN},
+    {"q4-crc", "q4", GW_F32, 513, 0, true, PLAIN},
+    {"q4-stochastic", "q4:round=stochastic", GW_F32, 700, 0, false, PLAIN},
+    {"q4-zero-off", "q4:zero=off", GW_F32, 100, 0, false, PLAIN},
+    {"q4-f16", "q4:bucket=32", GW_F16, 65, 32, false, PLAIN},
+    {"q5-bf16", "q5:bucket=32", GW_BF16, 99, 0, false, PLAIN},
+    {"q6-poisoned", "q6:bucket=32", GW_F32, 130, 0, false, POISONED},
+    {"q7", "q7:bucket=128", GW_F32, 257, 0, false, PLAIN},
+    {"q8-extreme", "q8:bucket=32", GW_F32, 192, 0, false, EXTREME},
+    {"q1-extreme", "q1:bucket=32", GW_F32, 192, 0, false, EXTREME},
+};
+
+/* A bad frame: `base` with byte `at` set to `value`; at < 0: cut to that many bytes less; or one
+ * more. */
+typedef struct bad {
+    const char *name, *base;
+    int at, value;
+    gw_status_t status;
+} bad_t;
+
+enum { CUT = -1, GROW = -2 };
+
+static const bad_t bads[] = {
+    {"bad-magic", "q4", 0, 'X', GW_ERR_FRAME_MAGIC},
+    {"bad-revision", "q4", 4, 2, GW_ERR_FRAME_REVISION},
+    {"bad-codec", "q4", 5, 63, GW_ERR_FRAME_HEADER},
+    {"bad-dtype", "q4", 6, 3, GW_ERR_FRAME_HEADER},
+    {"bad-flags", "q4", 7, 2, GW_ERR_FRAME_HEADER},
+    {"bad-bits", "q4", 8, 9, GW_ERR_FRAME_HEADER},
+    {"bad-bucket", "q4", 10, 1, GW_ERR_FRAME_HEADER},
+    {"bad-parameter", "q4", 15, 1, GW_ERR_FRAME_HEADER},
+    {"bad-count", "q4", 16, 0, GW_ERR_FRAME_HEADER},
+    {"bad-count-huge", "q4", 23, 0x80, GW_ERR_FRAME_HEADER},
+    {"bad-first", "q4", 24, 1, GW_ERR_FRAME_HEADER},
+    {"bad-length", "q4", 32, 1, GW_ERR_FRAME_HEADER},
+    {"bad-crc-unasked", "q4", 40, 1, GW_ERR_FRAME_HEADER},
+    {"bad-reserved", "q4", 47, 1, GW_ERR_FRAME_HEADER},
+    {"bad-other-first", "q4", 25, 6, GW_ERR_FRAME_MISMATCH},
+    {"bad-other-bits", "raw-f32", 6, 1, GW_ERR_FRAME_HEADER},
+    {"bad-crc", "q4-crc", 100, 0x55, GW_ERR_FRAME_CHECKSUM},
+    {"bad-unit-negative", "q4", 48 + 7, 0xBF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-min-nan", "q8-extreme", 48 + 2, 0xFF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-cut", "q4", CUT, 1, GW_ERR_FRAME_LENGTH},
+    {"bad-cut-header", "q4", CUT, 600, GW_ERR_FRAME_LENGTH},
+    {"bad-grown", "q4", GROW, 1, GW_ERR_FRAME_LENGTH},
+    {"bad-padding", "q3-b96", 192, 0xFF, GW_ERR_FRAME_PAYLOAD},
+};
+
+static const char *dir;
+
+static void fail(const char *what, const char *name)
+{
+    fprintf(stderr, "make_golden: %s: %s\n", name, what);
+    exit(1);
+}
+
+/* Values that every machine makes alike: a linear generator, exact scalings. */
+static void fill_values(fill_t fill, size_t count, float *x)
+{
+    static const float extremes[] = {FLT_MAX, -FLT_MAX, 0x1p126f, 1e-42f, 0.0f, -0.0f, 1.0f};
+    uint32_t state = 12345;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u;
+        x[i] = ldexpf((float)((int32_t)state >> 8), -23 - (int)(state >> 3 & 7));
+        if (i % 7 == 3)
+            x[i] = 0.0f;
+        if (fill == EXTREME)
+            x[i] = i < 96 ? extremes[(state >> 16) % 7] : i < 128 ? ldexpf(x[i], -130) : x[i];
+    }
+    if (fill == POISONED) {
+        x[40] = INFINITY;
+        x[70] = NAN;
+    }
+}
+
+static FILE *open_new(const char *name, const char *suffix)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s.%s", dir, name, suffix);
+    FILE *f = fopen(path, "wbx");
+    if (f)
+        printf("%s\n", path);
+    return f;
+}
+
+static void write_new(const char *name, const char *suffix, const void *bytes, size_t length)
+{
+    FILE *f = open_new(name, suffix);
+    if (f && (fwrite(bytes, 1, length, f) != length || fclose(f)))
+        fail("cannot write", name);
+}
+
+static size_t make_frame(const good_t *g, uint8_t *frame, float *decoded)
+{
+    static float x[COUNT_MAX];
+    gw_coder_t coder;
+    char why[256];
+    size_t length;
+    fill_values(g->fill, g->count, x);
+    if (gw_coder_parse(g->spec, &coder, why, sizeof why))
+        fail(why, g->name);
+    gw_encode_t in = {
+        .src = x, .wire_dtype = g->dtype, .count = g->count, .first = g->first, .key = 4711};
+    gw_decode_t out = {.payload = frame,
+                       .wire_dtype = g->dtype,
+                       .count = g->count,
+                       .first = g->first,
+                       .dst = decoded};
+    if (gw__frame_encode(&coder, &in, g->checksum, frame, ROOM, &length))
+        fail("does not encode", g->name);
+    out.length = length;
+    if (gw_frame_decode(&coder, &out))
+        fail("does not decode", g->name);
+    return length;
+}
+
+static const good_t *find_good(const char *name)
+{
+    for (size_t i = 0; i < sizeof goods / sizeof *goods; i++)
+        if (!strcmp(goods[i].name, name))
+            return &goods[i];
+    fail("no such base", name);
+    return NULL;
+}
+
+static size_t spoil(const bad_t *b, uint8_t *frame, size_t length)
+{
+    if (b->at == CUT)
+        return length - (size_t)b->value;
+    if (b->at == GROW) {
+        frame[length] = 0;
+        return length + 1;
+    }
+    if (frame[b->at] == b->value)
+        fail("is not changed", b->name);
+    frame[b->at] = (uint8_t)b->value;
+    return length;
+}
+
+int main(int argc, char **argv)
+{
+    static uint8_t frame[ROOM];
+    static float decoded[COUNT_MAX];
+    char path[4096];
+    if (argc != 2)
+        fail("usage: make_golden DIR", "DIR missing");
+    dir = argv[1];
+    snprintf(path, sizeof path, "%s/frames.txt", dir);
+    FILE *list = fopen(path, "w");
+    if (!list)
+        fail("cannot write", path);
+    for (size_t i = 0; i < sizeof goods / sizeof *goods; i++) {
+        const good_t *g = &goods[i];
+        write_new(g->name, "gwf", frame, make_frame(g, frame, decoded));
+        write_new(g->name, "f32", decoded, g->count * sizeof *decoded);
+        fprintf(list, "good %s.gwf %s.f32 %s %d %zu %zu\n", g->name, g->name, g->spec, g->dtype,
+                g->count, g->first);
+    }
+    for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
+        const bad_t *b = &bads[i];
+        const good_t *g = find_good(b->base);
+        size_t length = spoil(b, frame, make_frame(g, frame, decoded));
+        write_new(b->name, "gwf", frame, length);
+        fprintf(list, "bad %s.gwf %d %s %d %zu %zu\n", b->name, b->status, g->spec, g->dtype,
+                g->count, g->first);
+    }
+    return fclose(list) ? 1 : 0;
+}

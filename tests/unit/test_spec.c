@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codec specifications: canonical text, and errors that say what would be allowed. */
+#include "gw_test.h"
+
+#include <string.h>
+
+#include <gradwire/codec.h>
+
+static const struct {
+    const char *spec, *canonical;
+} good[] = {
+    {"raw", "raw"},
+    {"q4", "q4"},
+    {"q1", "q1"},
+    {"q8", "q8"},
+    {"q4:bucket=512", "q4"},
+    {"q4:bucket=512,round=nearest,zero=on,ef=on,force=0", "q4"},
+    {"q4:ef=off", "q4:ef=off"},
+    {"q4:ef=0,zero=0", "q4:zero=off,ef=off"},
+    {"q4:ef=off,bucket=128", "q4:bucket=128,ef=off"},
+    {"q4:round=stochastic", "q4:round=stochastic"},
+    {"q4:force=1,ef=off,zero=off,round=stochastic,bucket=4096",
+     "q4:bucket=4096,round=stochastic,zero=off,ef=off,force=1"},
+    {"q2:ef=off,force=1", "q2:ef=off,force=1"},
+    {"q2:ef=off,force=on", "q2:ef=off,force=1"},
+    {"q1:round=stochastic,force=1", "q1:round=stochastic,force=1"},
+    {"q2:bucket=32", "q2:bucket=32"},
+    {"q4:bits=3", "q3"},
+    {"q4:bits=2,bucket=64", "q2:bucket=64"},
+};
+
+START_TEST(good_specs_have_one_canonical_text)
+{
+    gw_coder_t coder, again;
+    char why[256] = "untouched";
+    ck_assert_int_eq(gw_coder_parse(good[_i].spec, &coder, why, sizeof why), GW_OK);
+    ck_assert_str_eq(coder.spec, good[_i].canonical);
+    ck_assert_str_eq(why, "untouched");
+    ck_assert_int_eq(gw_coder_parse(coder.spec, &again, NULL, 0), GW_OK);
+    ck_assert_mem_eq(&coder, &again, sizeof coder);
+}
+END_TEST
+
+/* All of `words` must be in the sentence. */
+static const struct {
+    const char *spec;
+    gw_status_t status;
+    const char *words[3];
+} bad[] = {
+    {"", GW_ERR_NOT_FOUND, {"missing", "q4"}},
+    {":bucket=3", GW_ERR_NOT_FOUND, {"missing"}},
+    {"q9", GW_ERR_NOT_FOUND, {"'q9'", "closest: 'q8'", "raw"}},
+    {"q0", GW_ERR_NOT_FOUND, {"'q0'", "closest: 'q1'"}},
+    {"rw", GW_ERR_NOT_FOUND, {"closest: 'raw'"}},
+    {"Q4", GW_ERR_NOT_FOUND, {"closest: 'q4'"}},
+    {"q4 ", GW_ERR_NOT_FOUND, {"closest: 'q4'"}},
+    {"q44", GW_ERR_NOT_FOUND, {"closest: 'q4'"}},
+    {"q4:", GW_ERR_BAD_SETTING, {"key=value"}},
+    {"q4:bucket", GW_ERR_BAD_SETTING, {"'bucket'", "key=value"}},
+    {"q4:=5", GW_ERR_BAD_SETTING, {"key=value"}},
+    {"q4:ef=on,", GW_ERR_BAD_SETTING, {"key=value"}},
+    {"q4:ef=on,,zero=on", GW_ERR_BAD_SETTING, {"key=value"}},
+    {"q4:buckt=64", GW_ERR_BAD_SETTING, {"'buckt'", "closest: 'bucket'", "round"}},
+    {"q4: bucket=64", GW_ERR_BAD_SETTING, {"closest: 'bucket'"}},
+    {"raw:bucket=64", GW_ERR_BAD_SETTING, {"'bucket'", "raw has no parameters"}},
+    {"q4:bucket=", GW_ERR_BAD_SETTING, {"bucket=:", "whole number", "32 to 4096"}},
+    {"q4:bucket=31", GW_ERR_BAD_SETTING, {"bucket=31", "32 to 4096"}},
+    {"q4:bucket=4128", GW_ERR_BAD_SETTING, {"bucket=4128", "32 to 4096"}},
+    {"q4:bucket=-64", GW_ERR_BAD_SETTING, {"32 to 4096"}},
+    {"q4:bucket=64.0", GW_ERR_BAD_SETTING, {"whole number"}},
+    {"q4:bucket=0x40", GW_ERR_BAD_SETTING, {"whole number"}},
+    {"q4:bucket=64k", GW_ERR_BAD_SETTING, {"whole number"}},
+    {"q4:bucket= 64", GW_ERR_BAD_SETTING, {"whole number"}},
+    {"q4:bucket=nan", GW_ERR_BAD_SETTING, {"whole number"}},
+    {"q4:bucket=99999999999999999999", GW_ERR_BAD_SETTING, {"32 to 4096"}},
+    {"q4:bucket=100", GW_ERR_BAD_SETTING, {"bucket=100", "multiple of 32", "96"}},
+    {"q4:round=up", GW_ERR_BAD_SETTING, {"round=up", "nearest|stochastic"}},
+    {"q4:round=near", GW_ERR_BAD_SETTING, {"nearest|stochastic"}},
+    {"q4:round=", GW_ERR_BAD_SETTING, {"nearest|stochastic"}},
+    {"q4:round=nearest|stochastic", GW_ERR_BAD_SETTING, {"allowed is one of"}},
+    {"q4:zero=yes", GW_ERR_BAD_SETTING, {"zero=yes", "on and off"}},
+    {"q4:ef=2", GW_ERR_BAD_SETTING, {"ef=2", "on and off"}},
+    {"q4:ef=on,ef=off", GW_ERR_BAD_SETTING, {"ef is given twice"}},
+    {"q2:ef=off", GW_ERR_BAD_SETTING, {"ef=off", "worse than sending zeros", "force=1"}},
+    {"q1:ef=off,bucket=64", GW_ERR_BAD_SETTING, {"q1", "force=1"}},
+    {"q1:round=stochastic", GW_ERR_BAD_SETTING, {"round=stochastic", "force=1"}},
+    {"q4:bits=9", GW_ERR_BAD_SETTING, {"bits=9", "1 to 8"}},
+    {"q4:bucket=64,bucket=64,bucket=64,bucket=64,bucket=64,bucket=64,bucket=64,bucket=64,"
+     "bucket=64,bucket=64,bucket=64,bucket=64,bucket=64,bucket=64",
+     GW_ERR_BAD_SETTING,
+     {"longer than"}},
+};
+
+START_TEST(bad_specs_say_what_is_allowed)
+{
+    gw_coder_t coder;
+    char why[512] = "";
+    memset(&coder, 0xA5, sizeof coder);
+    ck_assert_int_eq(gw_coder_parse(bad[_i].spec, &coder, why, sizeof why), bad[_i].status);
+    for (int w = 0; w < 3 && bad[_i].words[w]; w++)
+        ck_assert_msg(strstr(why, bad[_i].words[w]), "'%s': '%s' is not in: %s", bad[_i].spec,
+                      bad[_i].words[w], why);
+    ck_assert_uint_eq(((unsigned char *)&coder)[0], 0xA5); /* outputs only on success */
+    ck_assert_int_eq(gw_coder_parse(bad[_i].spec, &coder, NULL, 0), bad[_i].status);
+    ck_assert_int_eq(gw_coder_parse(bad[_i].spec, &coder, why, 5), bad[_i].status);
+    ck_assert_uint_lt(strlen(why), 5);
+}
+END_TEST
+
+START_TEST(no_spec_is_an_error)
+{
+    gw_coder_t coder;
+    ck_assert_int_eq(gw_coder_parse(NULL, &coder, NULL, 0), GW_ERR_INVALID);
+}
+END_TEST
+
+START_TEST(values_are_found_by_name)
+{
+    gw_coder_t coder;
+    ck_assert_int_eq(gw_coder_parse("q3:bucket=96,ef=off", &coder, NULL, 0), GW_OK);
+    ck_assert(gw_coder_get(&coder, "bits", -1) == 3);
+    ck_assert(gw_coder_get(&coder, "bucket", -1) == 96);
+    ck_assert(gw_coder_get(&coder, "ef", -1) == 0);
+    ck_assert(gw_coder_get(&coder, "zero", -1) == 1);
+    ck_assert(gw_coder_get(&coder, "ratio", -1) == -1);
+}
+END_TEST
+
+/* ---- The table of families ----------------------------------------------------------------------
+ */
+
+START_TEST(families_are_in_order_of_id)
+{
+    const gw_codec_t *family;
+    int last = -1, count = 0;
+    for (size_t i = 0; (family = gw_codec_at(i)); i++, count++) {
+        ck_assert_int_gt(family->id, last);
+        ck_assert_int_lt(family->id, 64);
+        ck_assert_ptr_eq(gw_codec_by_id(family->id), family);
+        ck_assert_int_eq(family->abi, GW_CODEC_ABI);
+        last = family->id;
+    }
+    ck_assert_int_ge(count, 2);
+    ck_assert_ptr_null(gw_codec_by_id(99));
+}
+END_TEST
+
+static bool is_external(const char *name, gw_coder_t *coder)
+{
+    return !strcmp(name, "mine");
+}
+
+static void external_name(const gw_coder_t *coder, char *out, size_t size)
+{
+    snprintf(out, size, "mine");
+}
+
+START_TEST(families_can_be_registered)
+{
+    static gw_codec_t mine, other, wrong;
+    gw_coder_t coder;
+    mine = *gw_codec_by_id(0);
+    mine.id = 200;
+    mine.family = mine.names = "mine";
+    mine.match = is_external;
+    mine.name = external_name;
+    wrong = mine;
+    wrong.id = 63;
+    ck_assert_int_eq(gw_codec_register(&wrong), GW_ERR_INVALID);
+    wrong.id = 201;
+    wrong.abi = 2;
+    ck_assert_int_eq(gw_codec_register(&wrong), GW_ERR_INVALID);
+    wrong.abi = GW_CODEC_ABI;
+    wrong.decode = NULL;
+    ck_assert_int_eq(gw_codec_register(&wrong), GW_ERR_INVALID);
+    ck_assert_int_eq(gw_codec_register(NULL), GW_ERR_INVALID);
+    ck_assert_int_eq(gw_codec_register(&mine), GW_OK);
+    ck_assert_int_eq(gw_codec_register(&mine), GW_ERR_INVALID); /* id taken */
+    other = mine;
+    other.id = 150;
+    ck_assert_int_eq(gw_codec_register(&other), GW_OK);
+    ck_assert_ptr_eq(gw_codec_by_id(200), &mine);
+    ck_assert_ptr_eq(gw_codec_by_id(150), &other);
+    ck_assert_int_eq(gw_coder_parse("mine", &coder, NULL, 0), GW_OK);
+    ck_assert_ptr_eq(coder.family, &other); /* the lower id is asked first */
+    ck_assert_str_eq(coder.spec, "mine");
+    static gw_codec_t more[32];
+    gw_status_t status = GW_OK;
+    for (uint8_t i = 0; i < 32 && !status; i++) {
+        more[i] = mine;
+        more[i].id = (uint8_t)(210 + i);
+        status = gw_codec_register(&more[i]);
+    }
+    ck_assert_int_eq(status, GW_ERR_NO_SPACE);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("spec");
+    TCase *t = tcase_create("spec");
+    tcase_add_loop_test(t, good_specs_have_one_canonical_text, 0, sizeof good / sizeof *good);
+    tcase_add_loop_test(t, bad_specs_say_what_is_allowed, 0, sizeof bad / sizeof *bad);
+    tcase_add_test(t, no_spec_is_an_error);
+    tcase_add_test(t, values_are_found_by_name);
+    tcase_add_test(t, families_are_in_order_of_id);
+    tcase_add_test(t, families_can_be_registered);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return gw_test_main(suite());
+}
