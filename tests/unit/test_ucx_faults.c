@@ -5,6 +5,7 @@
 #include "transport_ranks.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -366,6 +367,51 @@ START_TEST(descriptors_stay)
 }
 END_TEST
 
+/* The functions that UCX's memory hooks would patch. */
+typedef struct code {
+    unsigned char bytes[6][16];
+} code_t;
+
+static code_t allocator_code(void)
+{
+    static const char *const names[6] = {"mmap", "munmap", "mremap", "madvise", "shmat", "shmdt"};
+    code_t code;
+    for (int i = 0; i < 6; i++)
+        memcpy(code.bytes[i], dlsym(RTLD_DEFAULT, names[i]), sizeof(code.bytes[i]));
+    return code;
+}
+
+static void send_long_messages(body_rank_t *me)
+{
+    code_t before = allocator_code(), after;
+    me->part = "sizes";
+    me->transport = ucx();
+    body_run(me);
+    after = allocator_code();
+    EXPECT(memcmp(&before, &after, sizeof(code_t)) == 0, "a function of libc was patched");
+}
+
+START_TEST(no_memory_hooks)
+{
+    run(2, 2, send_long_messages);
+}
+END_TEST
+
+/* The negative case: a user who asks for the hooks gets them, and the check sees them. */
+START_TEST(memory_hooks_on_request)
+{
+    setenv("UCX_MEM_EVENTS", "y", 1);
+    setenv("UCX_MEMTYPE_CACHE", "y", 1);
+    ranks_t *ranks = ranks_fork(2, "", send_long_messages);
+    if (!ranks->body[0].failure[0])
+        gw_test_skip("memory_hooks_on_request",
+                     "this UCX patches nothing even when it is asked to");
+    else
+        ck_assert_str_eq(ranks->body[0].failure, "a function of libc was patched");
+    ranks_free(ranks);
+}
+END_TEST
+
 /* A forked child can close the link it inherited and cannot disturb its parent's. */
 static void fork_a_child(body_rank_t *me)
 {
@@ -416,6 +462,8 @@ int main(void)
     tcase_add_test(tc, no_such_device);
     tcase_add_test(tc, not_connected);
     tcase_add_loop_test(tc, descriptors_stay, 0, CARRIERS);
+    tcase_add_test(tc, no_memory_hooks);
+    tcase_add_test(tc, memory_hooks_on_request);
     tcase_add_loop_test(tc, forked_child, 0, CARRIERS);
     suite_add_tcase(suite, tc);
     return gw_test_main(suite);
