@@ -9,11 +9,26 @@
 #include "context_internal.h"
 #include "hash.h"
 
+/* How many calls in a row at unknown addresses it takes to believe that calls which all look the
+ * same are one call of each step, at a new address every time. */
+enum { FRESH_MIN = 8, FRESH_MAX = GW__RESIDUAL_PERIOD_MAX };
+
+/* How often a sequence of addresses must have been seen, at most, to be believed. */
+enum { REPEATS_MAX = 16 };
+
+/* Calls that confirm a sequence, and bytes of residuals that may wait for more. */
+enum { CONFIRMED_MIN = 64, UNIFORM_BYTES = 256 << 20 };
+
+/* A residual is in use for two periods, and for so many calls at least. */
+enum { AGE_MIN = 32 };
+
 void gw__residual_init(gw__residual_store_t *store, gw_context_t *context)
 {
     memset(store, 0, sizeof *store);
     store->context = context;
     store->end = GW__RESIDUAL_PERIOD_MAX;
+    store->fresh_needed = FRESH_MIN;
+    store->stable_repeats = 1;
     for (uint32_t i = 0; i < store->end; i++)
         store->slot[i] = -1;
 }
@@ -61,7 +76,7 @@ void gw__residual_reset(gw__residual_store_t *store, int slot)
     store->resets++;
 }
 
-/* Never 0, which stands for no call and no address. */
+/* Never 0, which stands for no call. */
 static uint32_t fold(uint64_t hash)
 {
     return (uint32_t)(hash >> 32) | 1;
@@ -75,9 +90,10 @@ static uint32_t signature_of(const gw__residual_key_t *key)
     return fold(gw__mix64(h ^ key->coder));
 }
 
-static uint32_t address_of(const void *address)
+/* Of a call and its address, together. */
+static uint32_t place_of(uint32_t signature, const void *address)
 {
-    return address ? fold(gw__mix64((uint64_t)(uintptr_t)address)) : 0;
+    return fold(gw__mix64((uint64_t)(uintptr_t)address ^ (uint64_t)signature << 32));
 }
 
 static bool same_key(const gw__residual_key_t *a, const gw__residual_key_t *b)
@@ -89,18 +105,22 @@ static bool same_key(const gw__residual_key_t *a, const gw__residual_key_t *b)
 /* Longer runs say nothing more, and must not wrap round. */
 enum { RUN_MAX = 0x3FFFFFFF };
 
-/* Extends or ends the runs of every period by the call that comes now. */
+/* Extends or ends the runs of one kind; `before` is the past of as many calls as there are runs. */
+static void extend(int32_t *restrict run, const uint32_t *restrict before, uint32_t now)
+{
+    for (int q = 0; q < GW__RESIDUAL_PERIOD_MAX; q++) {
+        int32_t longer = run[q] + (run[q] < RUN_MAX);
+        run[q] = before[q] == now ? longer : 0;
+    }
+}
+
+/* Extends or ends the runs of every period by the call that comes now. The address is part of what
+ * the second kind compares: `address` is the hash of both. */
 static void extend_runs(gw__residual_store_t *store, uint32_t signature, uint32_t address)
 {
-    const uint32_t *signatures = store->signature + store->end - GW__RESIDUAL_PERIOD_MAX;
-    const uint32_t *addresses = store->address + store->end - GW__RESIDUAL_PERIOD_MAX;
-    for (int q = 0; q < GW__RESIDUAL_PERIOD_MAX; q++) {
-        int32_t same = -(int32_t)(signatures[q] == signature);
-        int32_t here = same & -(int32_t)(addresses[q] == address);
-        int32_t s = store->run_signature[q], a = store->run_address[q];
-        store->run_signature[q] = (s + (s < RUN_MAX)) & same;
-        store->run_address[q] = (a + (a < RUN_MAX)) & here;
-    }
+    extend(store->run_signature, store->signature + store->end - GW__RESIDUAL_PERIOD_MAX,
+           signature);
+    extend(store->run_address, store->address + store->end - GW__RESIDUAL_PERIOD_MAX, address);
 }
 
 /*
@@ -109,14 +129,12 @@ static void extend_runs(gw__residual_store_t *store, uint32_t signature, uint32_
  * buckets that pass through one staging buffer repeat at once, but only the whole step explains the
  * call between two steps.
  */
-static int best_period(const int32_t *run, int32_t repeats, int32_t least)
+static inline int best_period(const int32_t *restrict run, int32_t repeats, int32_t least)
 {
-    int32_t longest = 0;
-    for (int q = 0; q < GW__RESIDUAL_PERIOD_MAX; q++) {
-        int32_t needed = (GW__RESIDUAL_PERIOD_MAX - q) * repeats;
-        needed = needed > least ? needed : least;
-        int32_t counts = run[q] >= needed ? run[q] : 0;
-        longest = counts > longest ? counts : longest;
+    int32_t longest = 0, needed = GW__RESIDUAL_PERIOD_MAX * repeats;
+    for (int q = 0; q < GW__RESIDUAL_PERIOD_MAX; q++, needed -= repeats) {
+        int32_t enough = run[q] >= needed && run[q] >= least ? run[q] : 0;
+        longest = enough > longest ? enough : longest;
     }
     for (int period = 1; longest > 0 && period <= GW__RESIDUAL_PERIOD_MAX; period++)
         if (run[GW__RESIDUAL_PERIOD_MAX - period] == longest)
@@ -129,10 +147,19 @@ static int32_t run_of(const int32_t *run, int period)
     return period > 0 ? run[GW__RESIDUAL_PERIOD_MAX - period] : 0;
 }
 
-/* By signatures and addresses: seen once in full. */
-static int stable_period(const gw__residual_store_t *store)
+/*
+ * By signatures and addresses. Seen once in full, at first; whenever the addresses alone leave such
+ * a period, twice as often is asked for: an allocator that hands out a few places in any order
+ * repeats itself by chance.
+ */
+static int stable_period(gw__residual_store_t *store)
 {
-    return best_period(store->run_address, 1, 1);
+    bool left = store->stable > 1 && run_of(store->run_address, store->stable) == 0 &&
+                run_of(store->run_signature, store->stable) > 0;
+    if (left && store->stable_repeats < REPEATS_MAX)
+        store->stable_repeats *= 2;
+    store->stable = best_period(store->run_address, store->stable_repeats, 1);
+    return store->stable;
 }
 
 /*
@@ -178,17 +205,20 @@ static int slot_of_address(const gw__residual_store_t *store, const gw__residual
     return best;
 }
 
-/* Drops what a confirmed sequence (two periods, and at least 32 calls) has not used: the layout has
- * changed. Looks once in so many calls. */
-static void drop_stale(gw__residual_store_t *store, int period, int32_t run)
+/*
+ * Drops what a confirmed sequence has not used for two periods: the layout has changed, or these
+ * were used while the sequence was learned. Six periods, so that the four that learning may take
+ * are gone for two, and `least` calls; looks once in so many calls.
+ */
+static void drop_stale(gw__residual_store_t *store, int period, int32_t run, int32_t least)
 {
-    int32_t confirmed = 2 * period > 32 ? 2 * period : 32;
+    int32_t confirmed = 6 * period > least ? 6 * period : least;
     if (period == 0 || run < confirmed || run % confirmed != 0)
         return;
+    uint64_t age = 2 * period > AGE_MIN ? 2 * (uint64_t)period : AGE_MIN;
     int dropped = 0;
     for (int i = 0; i < store->slot_count; i++)
-        if (store->slots[i].values &&
-            store->slots[i].last_call + (uint64_t)confirmed < store->calls) {
+        if (store->slots[i].values && store->slots[i].last_call + age < store->calls) {
             drop(store, i);
             dropped++;
         }
@@ -196,6 +226,14 @@ static void drop_stale(gw__residual_store_t *store, int period, int32_t run)
         gw_context_log(store->context, GW_LOG_INFO,
                        "the sequence of calls has changed: %d residuals of the old one dropped",
                        dropped);
+}
+
+/* Equal calls alone: their first residuals are the memory by which many equal buckets are noticed
+ * when the first one comes again, so they stay, unless that takes too much. */
+static int32_t uniform_confirmed(const gw__residual_key_t *key)
+{
+    bool large = key->count * sizeof(float) > UNIFORM_BYTES / FRESH_MIN;
+    return large ? CONFIRMED_MIN : 2 * FRESH_MAX;
 }
 
 static int least_recent(const gw__residual_store_t *store)
@@ -216,6 +254,7 @@ static int least_recent(const gw__residual_store_t *store)
 static bool make_room(gw__residual_store_t *store, size_t bytes, int period)
 {
     uint64_t in_use = period > 0 ? 2 * (uint64_t)period : GW__RESIDUAL_PERIOD_MAX;
+    in_use = in_use > AGE_MIN ? in_use : AGE_MIN;
     while (!gw__context_take_residual(store->context, bytes)) {
         int oldest = least_recent(store);
         if (oldest >= 0 && store->calls - store->slots[oldest].last_call >= in_use) {
@@ -285,46 +324,66 @@ static void record(gw__residual_store_t *store, uint32_t signature, uint32_t add
 }
 
 /*
+ * Calls that all look the same and have no stable order of addresses. Either one bucket that is
+ * allocated anew in every step, which must find its residual, or many equal buckets in their first
+ * steps, which must not share one. Each address that comes again speaks for the second.
+ */
+static int slot_of_uniform(gw__residual_store_t *store, const gw__residual_key_t *key,
+                           const void *address)
+{
+    int slot = slot_of_address(store, key, address, 1);
+    if (slot >= 0) {
+        store->fresh = 0;
+        store->fresh_needed =
+            2 * store->fresh_needed < FRESH_MAX ? 2 * store->fresh_needed : FRESH_MAX;
+        return slot;
+    }
+    return ++store->fresh > store->fresh_needed ? slot_of_period(store, 1, key) : -1;
+}
+
+/*
  * In this order: the place in a sequence with stable addresses; the place in a sequence with
  * structure (more than one kind of call), because an allocator may hand yesterday's address of one
- * bucket to another; the address; the place among calls that all look the same.
+ * bucket to another; the address.
  */
-static int find_slot(const gw__residual_store_t *store, const gw__residual_key_t *key,
+static int find_slot(gw__residual_store_t *store, const gw__residual_key_t *key,
                      const void *address, int stable, int by_signature)
 {
-    int slot = slot_of_period(store, stable, key);
-    if (slot < 0 && by_signature > 1)
-        slot = slot_of_period(store, by_signature, key);
-    if (slot < 0)
-        slot = slot_of_address(store, key, address, stable > 0 ? stable : by_signature);
-    if (slot < 0 && by_signature == 1)
-        slot = slot_of_period(store, by_signature, key);
-    return slot;
+    if (stable == 0 && by_signature <= 1)
+        return slot_of_uniform(store, key, address);
+    int period = stable > 0 ? stable : by_signature;
+    int slot = slot_of_period(store, period, key);
+    return slot >= 0 ? slot : slot_of_address(store, key, address, period);
 }
 
 float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_t *key,
                             const void *address, int *out)
 {
-    uint32_t signature = signature_of(key), where = address_of(address);
+    uint32_t signature = signature_of(key), where = place_of(signature, address);
     extend_runs(store, signature, where);
     int stable = stable_period(store), by_signature = stable > 0 ? 0 : volatile_period(store);
     int slot = find_slot(store, key, address, stable, by_signature);
     if (slot < 0)
-        slot = new_slot(store, key, stable > 0 ? stable : by_signature);
+        slot = new_slot(store, key, stable > 0 ? stable : by_signature > 1 ? by_signature : 0);
     record(store, signature, where, slot);
     *out = slot;
     if (slot >= 0) {
         store->slots[slot].address = address;
         store->slots[slot].last_call = store->calls;
     }
-    drop_stale(store, stable, run_of(store->run_address, stable));
-    drop_stale(store, by_signature, run_of(store->run_signature, by_signature));
+    drop_stale(store, stable, run_of(store->run_address, stable), CONFIRMED_MIN);
+    int32_t run = run_of(store->run_signature, by_signature);
+    if (by_signature > 1)
+        drop_stale(store, by_signature, run, CONFIRMED_MIN);
+    else if (store->fresh > store->fresh_needed)
+        drop_stale(store, by_signature, run, uniform_confirmed(key));
     return slot < 0 ? NULL : store->slots[slot].values;
 }
 
 void gw__residual_note(gw__residual_store_t *store, const gw__residual_key_t *key)
 {
     uint32_t signature = signature_of(key);
-    extend_runs(store, signature, 0);
-    record(store, signature, 0, -1);
+    uint32_t where = place_of(signature, NULL);
+    extend_runs(store, signature, where);
+    record(store, signature, where, -1);
 }

@@ -35,8 +35,8 @@ typedef struct gw__residual_store {
     gw__residual_slot_t *slots;
     int slot_count, slot_capacity;
     uint64_t calls; /* calls seen */
-    /* The past: the call p calls before the next one lies at [end - p]. Hashes of what a call was
-     * and of its address (0: none), and the slot that it used (-1: none). */
+    /* The past: the call p calls before the next one lies at [end - p]. Hashes of what a call was,
+     * and of that with its address (0: no call), and the slot that it used (-1: none). */
     uint32_t end;
     uint32_t signature[GW__RESIDUAL_HISTORY], address[GW__RESIDUAL_HISTORY];
     int slot[GW__RESIDUAL_HISTORY];
@@ -45,8 +45,12 @@ typedef struct gw__residual_store {
      * instructions serves all periods. */
     int32_t run_signature[GW__RESIDUAL_PERIOD_MAX];
     int32_t run_address[GW__RESIDUAL_PERIOD_MAX];
-    uint64_t resets; /* residuals dropped: layout changed, call failed, bound reached */
-    bool told_bound; /* the bound was reached and the log says so */
+    uint64_t resets;    /* residuals dropped: layout changed, call failed, bound reached */
+    int stable;         /* the period by addresses of the newest call; 0: none */
+    int stable_repeats; /* how often it must have been seen */
+    int fresh;          /* calls in a row at unknown addresses */
+    int fresh_needed;   /* how many of them show that there is one bucket at ever new places */
+    bool told_bound;    /* the bound was reached and the log says so */
 } gw__residual_store_t;
 
 void gw__residual_init(gw__residual_store_t *store, gw_context_t *context);
