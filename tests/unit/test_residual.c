@@ -115,7 +115,7 @@ START_TEST(a_single_bucket_at_new_addresses_finds_it_after_learning)
     open_store("");
     for (int step = 0; step < 2000; step++) {
         int found = call(100, 0x100000u + 4096u * (unsigned)step, 1);
-        gw_check(found == (step > 8), "step %d found %d", step, found);
+        gw_check(found == (step > 7), "step %d found %d", step, found);
     }
     ck_assert_uint_eq(context->residual_bytes, 400);
     close_store();
