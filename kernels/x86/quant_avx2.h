@@ -90,10 +90,11 @@ INLINE void emit(__m256i dealt, uint8_t *dst, bool last, unsigned bits)
     }
 }
 
-/* Whether take() reads more bytes than the codes have. */
+/* Whether take() reads more bytes than the codes have: up to 5 behind a group, never as far as
+ * behind the next one. */
 INLINE bool over_reads(unsigned bits)
 {
-    return bits != 8 && bits != 4;
+    return 8 % bits != 0;
 }
 
 /* The two bytes that hold code j, and where in them it begins. */
@@ -119,11 +120,12 @@ INLINE __m256i take(const uint8_t *src, unsigned k, unsigned bits)
     if (bits == 8)
         return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)src));
     __m256i x;
-    if (bits == 4) {
-        int word;
-        memcpy(&word, src, sizeof word);
+    if (8 % bits == 0) {
+        int word = 0;
+        memcpy(&word, src, bits);
+        int b = (int)bits;
         x = _mm256_srlv_epi32(_mm256_set1_epi32(word),
-                              _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+                              _mm256_setr_epi32(0, b, 2 * b, 3 * b, 4 * b, 5 * b, 6 * b, 7 * b));
     } else {
         x = spread(src, bits);
     }

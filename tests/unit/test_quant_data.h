@@ -107,6 +107,19 @@ static inline void test_fill(test_fill_t fill, uint64_t seed, float *x, size_t c
 
 #define RED_ZONE 64
 
+/* Under AddressSanitizer the zones may not even be read. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#endif
+#endif
+#ifndef ASAN_POISON_MEMORY_REGION
+#define ASAN_POISON_MEMORY_REGION(at, bytes)   ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
 /* `bytes` bytes at an offset from the alignment of malloc, poisoned, with red zones on both sides.
  */
 typedef struct test_guarded {
@@ -121,6 +134,8 @@ static inline test_guarded_t test_guard(size_t bytes, size_t offset)
         ck_abort_msg("no memory");
     memset(g.block, 0xA5, bytes + 2 * RED_ZONE + offset);
     g.at = g.block + RED_ZONE + offset;
+    ASAN_POISON_MEMORY_REGION(g.block, RED_ZONE + offset);
+    ASAN_POISON_MEMORY_REGION(g.at + bytes, RED_ZONE);
     return g;
 }
 
@@ -128,6 +143,7 @@ static inline test_guarded_t test_guard(size_t bytes, size_t offset)
 static inline void test_release(test_guarded_t g)
 {
     int before = 0, behind = 0;
+    ASAN_UNPOISON_MEMORY_REGION(g.block, (size_t)(g.at - g.block) + g.bytes + RED_ZONE);
     for (int i = 0; i < RED_ZONE; i++) {
         before += g.at[-1 - i] != 0xA5;
         behind += g.at[g.bytes + i] != 0xA5;
