@@ -56,4 +56,9 @@ if(TARGET gradwire_openmpi)
   gw_box_test(mpi_tools)
   gw_box_test(mpi_run)
   gw_box_test(mpi_adapter)
+else()
+  add_test(NAME mpi_absent COMMAND ${PROJECT_SOURCE_DIR}/tests/tap mpi_absent
+           echo "ok - the Open MPI shim # SKIP built without Open MPI's headers")
+  set_tests_properties(mpi_absent PROPERTIES LABELS box ENVIRONMENT
+    "GW_SOURCE=${PROJECT_SOURCE_DIR};GW_BUILD=${CMAKE_BINARY_DIR}")
 endif()
