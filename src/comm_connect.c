@@ -144,8 +144,9 @@ static gw_status_t agree(gw_comm_t *comm, const gw_comm_params_t *params, outcom
                      ? (gw_status_t)all[i].status
                      : GW_ERR_PEER_REFUSED;
         comm->failed_rank = i;
+        const char *reason = all[i].status == GW_OK ? "address longer than any is" : all[i].why;
         snprintf(comm->error, sizeof comm->error, "rank %d: %s", i,
-                 all[i].why[0] ? all[i].why : gw_status_text((gw_status_t)all[i].status));
+                 reason[0] ? reason : gw_status_text((gw_status_t)all[i].status));
     }
     return status;
 }
