@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Peers that are late, and peers that go silent: one is waited for with a warning, the other ends
+ * the call in time. */
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gw_world.h"
+#include "comm_internal.h"
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static char log_name[64];
+
+/* Lines of the log that hold `text`. */
+static int told(const char *text)
+{
+    char line[2048];
+    int lines = 0;
+    FILE *f = fopen(log_name, "r");
+    while (f && fgets(line, sizeof line, f))
+        lines += strstr(line, text) != NULL;
+    if (f)
+        fclose(f);
+    return lines;
+}
+
+typedef struct scene {
+    gw_plan_kind_t plan;
+    size_t count;
+    int talks; /* messages that the silent rank still sends */
+    pthread_barrier_t *end;
+    double took[8], closed[8];
+    gw_status_t status[8];
+    char error[8][512];
+} scene_t;
+
+static void run_scene(scene_t *scene, int size, void (*body)(gw_rank_t *))
+{
+    snprintf(log_name, sizeof log_name, "/tmp/gw_late_%ld.log", (long)getpid());
+    unlink(log_name);
+    gw_setting_t settings[] = {
+        {"GRADWIRE_TIMEOUT", "1"}, {"GRADWIRE_LOG_FILE", log_name}, {"GRADWIRE_MIN_BYTES", "0"}};
+    pthread_barrier_t end;
+    pthread_barrier_init(&end, NULL, (unsigned)size);
+    scene->end = &end;
+    gw_world_t world = {.size = size,
+                        .transport = "loopback",
+                        .settings = settings,
+                        .setting_count = 3,
+                        .body = body,
+                        .arg = scene};
+    gw_world_run(&world);
+    pthread_barrier_destroy(&end);
+}
+
+static gw_status_t reduce(gw_rank_t *rank, scene_t *scene, float *x)
+{
+    gw_coder_t coder;
+    ck_assert_int_eq(gw_coder_parse("q8", &coder, NULL, 0), GW_OK);
+    for (size_t i = 0; i < scene->count; i++)
+        x[i] = (float)(i % 251);
+    return gw_allreduce_with(rank->comm, &coder, scene->plan, NULL, x, scene->count, GW_F32,
+                             GW_SUM);
+}
+
+/* ---- Late
+ * --------------------------------------------------------------------------------------------- */
+
+static void late_body(gw_rank_t *rank)
+{
+    scene_t *scene = rank->arg;
+    float *x = malloc(scene->count * sizeof *x);
+    if (rank->rank == 1)
+        sleep(3);
+    ck_assert_int_eq(reduce(rank, scene, x), GW_OK);
+    for (size_t i = 0; i < scene->count; i++)
+        gw_check(fabs(x[i] - (double)rank->size * (double)(i % 251)) < 2.0 * rank->size,
+                 "element %zu: %g", i, x[i]);
+    ck_assert_str_eq(gw_comm_error(rank->comm), "");
+    ck_assert_int_eq(gw_comm_failed_rank(rank->comm), -1);
+    /* Waiting for a peer is neither wire nor computing. */
+    gw_stats_t stats;
+    gw_comm_stats(rank->comm, &stats);
+    if (rank->rank == 0)
+        ck_assert_uint_ge(stats.wait_us, 2500000);
+    else
+        ck_assert_uint_le(stats.wait_us, 2000000);
+    ck_assert_uint_le(stats.wire_us, 1000000);
+    free(x);
+}
+
+START_TEST(a_late_peer_earns_one_warning)
+{
+    scene_t scene = {.plan = GW_PLAN_GATHER, .count = 1000000};
+    run_scene(&scene, 2, late_body);
+    ck_assert_int_eq(told("rank 1 has not entered it for"), 1);
+    ck_assert_int_eq(told("warning"), 1);
+    unlink(log_name);
+}
+END_TEST
+
+/* The others of three: each warns once, and none takes the silence of the other for a failure. */
+static void late_of_three_body(gw_rank_t *rank)
+{
+    scene_t *scene = rank->arg;
+    float *x = malloc(scene->count * sizeof *x);
+    if (rank->rank == 1)
+        sleep(3);
+    ck_assert_int_eq(reduce(rank, scene, x), GW_OK);
+    free(x);
+}
+
+START_TEST(a_late_peer_excuses_those_who_wait_for_it)
+{
+    for (gw_plan_kind_t plan = GW_PLAN_DIRECT; plan <= GW_PLAN_GATHER; plan++) {
+        scene_t scene = {.plan = plan, .count = 1000000};
+        run_scene(&scene, 3, late_of_three_body);
+        ck_assert_int_eq(told("not entered it for"), 2);
+        ck_assert_int_eq(told("failed"), 0);
+        unlink(log_name);
+    }
+}
+END_TEST
+
+/* ---- Silent
+ * --------------------------------------------------------------------------------------------- */
+
+static const gw_transport_t *real;
+static gw_transport_t muted;
+static _Thread_local int talks = 1 << 30;
+
+/* Says that the message went out; it did only the first `talks` times. */
+static gw_status_t send_or_not(gw_link_t *link, int peer, uint64_t tag, const void *data,
+                               size_t length, gw_request_t *req)
+{
+    if (talks-- > 0)
+        return real->send(link, peer, tag, data, length, req);
+    *req = (gw_request_t){.status = GW_OK, .peer = peer};
+    return GW_OK;
+}
+
+static void prepare_muted(void)
+{
+    ck_assert_int_eq(gw_transport_find("loopback", &real, NULL, 0), GW_OK);
+    muted = *real;
+    muted.send = send_or_not;
+}
+
+static void silent_body(gw_rank_t *rank)
+{
+    scene_t *scene = rank->arg;
+    int r = rank->rank;
+    float *x = malloc(scene->count * sizeof *x);
+    rank->comm->engine.transport = &muted;
+    talks = r == 1 ? scene->talks : 1 << 30;
+    double begin = seconds();
+    scene->status[r] = reduce(rank, scene, x);
+    scene->took[r] = seconds() - begin;
+    snprintf(scene->error[r], sizeof scene->error[r], "%s", gw_comm_error(rank->comm));
+    if (scene->status[r] != GW_OK) {
+        /* From now on the same at once, and it says whose fault it was. */
+        begin = seconds();
+        ck_assert_int_eq(reduce(rank, scene, x), scene->status[r]);
+        ck_assert_int_eq(gw_allreduce(rank->comm, NULL, x, 1, GW_F32, GW_SUM), scene->status[r]);
+        ck_assert(seconds() - begin < 0.5);
+        gw_stats_t stats;
+        gw_comm_stats(rank->comm, &stats);
+        ck_assert_uint_eq(stats.errors, 1);
+        if (r != 1)
+            ck_assert_int_eq(gw_comm_failed_rank(rank->comm), 1);
+    }
+    /* Nobody closes before all have their result: that would be a failed peer, not a silent one. */
+    pthread_barrier_wait(scene->end);
+    begin = seconds();
+    gw_comm_free(rank->comm);
+    rank->comm = NULL;
+    scene->closed[r] = seconds() - begin;
+    free(x);
+}
+
+static void check_silence(gw_plan_kind_t plan, int size, int words)
+{
+    scene_t scene = {.plan = plan, .count = 3000000, .talks = words};
+    run_scene(&scene, size, silent_body);
+    for (int r = 0; r < size; r++) {
+        ck_assert_msg(scene.closed[r] < 2.0, "rank %d: close took %.2f s", r, scene.closed[r]);
+        if (r == 1)
+            continue;
+        ck_assert_msg(scene.status[r] == GW_ERR_TIMEOUT, "rank %d: status %d", r, scene.status[r]);
+        ck_assert_msg(strncmp(scene.error[r], "rank 1:", 7) == 0, "rank %d of %d, plan %d: %s", r,
+                      size, plan, scene.error[r]);
+        ck_assert_msg(scene.took[r] >= 1.0 && scene.took[r] < 3.0, "rank %d: took %.2f s", r,
+                      scene.took[r]);
+    }
+    unlink(log_name);
+}
+
+START_TEST(a_silent_peer_ends_the_call_in_time)
+{
+    prepare_muted();
+    check_silence(GW_PLAN_GATHER, 2, 5);
+    check_silence(GW_PLAN_DIRECT, 2, 5);
+    check_silence(GW_PLAN_DIRECT, 3, 9);
+    check_silence(GW_PLAN_DIRECT, 3, 10);
+    check_silence(GW_PLAN_GATHER, 4, 10);
+}
+END_TEST
+
+/* One that closes in the middle is a failed peer, noticed at once. */
+static void leaving_body(gw_rank_t *rank)
+{
+    scene_t *scene = rank->arg;
+    float *x = malloc(scene->count * sizeof *x);
+    if (rank->rank != 1) {
+        double begin = seconds();
+        gw_status_t status = reduce(rank, scene, x);
+        ck_assert_int_eq(status, GW_ERR_PEER_FAILED);
+        ck_assert(seconds() - begin < 0.9);
+        ck_assert_msg(strstr(gw_comm_error(rank->comm), "rank 1") != NULL, "%s",
+                      gw_comm_error(rank->comm));
+        ck_assert_int_eq(gw_comm_failed_rank(rank->comm), 1);
+    }
+    free(x);
+}
+
+START_TEST(a_peer_that_leaves_is_noticed_at_once)
+{
+    scene_t scene = {.plan = GW_PLAN_GATHER, .count = 1000000};
+    run_scene(&scene, 2, leaving_body);
+    unlink(log_name);
+}
+END_TEST
+
+/* ---- Damaged
+ * -------------------------------------------------------------------------------------------- */
+
+static gw_status_t send_damaged(gw_link_t *link, int peer, uint64_t tag, const void *data,
+                                size_t length, gw_request_t *req)
+{
+    static uint8_t bytes[1 << 20];
+    ck_assert_uint_le(length, sizeof bytes);
+    if (talks-- > 0)
+        return real->send(link, peer, tag, data, length, req);
+    memcpy(bytes, data, length);
+    bytes[0] ^= 0xFF;
+    return real->send(link, peer, tag, bytes, length, req);
+}
+
+START_TEST(a_damaged_frame_names_its_sender)
+{
+    prepare_muted();
+    muted.send = send_damaged;
+    scene_t scene = {.plan = GW_PLAN_GATHER, .count = 100000};
+    run_scene(&scene, 2, silent_body);
+    ck_assert_msg(scene.status[0] == GW_ERR_FRAME_MAGIC, "status %d", scene.status[0]);
+    ck_assert_msg(strncmp(scene.error[0], "rank 1:", 7) == 0, "%s", scene.error[0]);
+    ck_assert_int_eq(scene.status[1], GW_OK);
+    unlink(log_name);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("late");
+    TCase *tc = tcase_create("late");
+    tcase_set_timeout(tc, 60);
+    tcase_add_test(tc, a_late_peer_earns_one_warning);
+    tcase_add_test(tc, a_late_peer_excuses_those_who_wait_for_it);
+    tcase_add_test(tc, a_silent_peer_ends_the_call_in_time);
+    tcase_add_test(tc, a_peer_that_leaves_is_noticed_at_once);
+    tcase_add_test(tc, a_damaged_frame_names_its_sender);
+    suite_add_tcase(suite, tc);
+    return gw_test_main(suite);
+}
