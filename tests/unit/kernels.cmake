@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-gw_unit_test(kernels)
+gw_unit_test(kernels LABELS tsan)
 gw_unit_test(quant_tiers)
 gw_unit_test(cast)
 gw_unit_test(rng)

@@ -2,6 +2,9 @@
 /* Kernel dispatch, the sum family, and independence from the caller's floating-point mode. */
 #include "gw_test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "bytes.h"
 #include "kernels.h"
 #include "test_quant_data.h"
@@ -171,6 +174,45 @@ START_TEST(sum_is_a_sum)
 }
 END_TEST
 
+/* ---- Threads ------------------------------------------------------------------------------------
+ */
+
+static atomic_bool stop;
+
+static void *keep_switching(void *arg)
+{
+    (void)arg;
+    for (size_t i = 0; !atomic_load(&stop); i++)
+        if (gw__kernels_select(i % 2 ? "ref" : "best", NULL, 0))
+            return "select failed";
+    return NULL;
+}
+
+/* The tier may change while others encode: each call ends on the table it began with, and the bytes
+ * are the same. */
+START_TEST(switching_while_encoding)
+{
+    static float x[N];
+    static uint8_t expected[N], payload[N];
+    gw_quant_spec_t spec = {4, 64, true, true};
+    pthread_t thread;
+    void *trouble;
+    int differ = 0;
+    test_fill(FILL_HEAVY, 1, x, N);
+    gw__kernels_of("ref")->quant.encode(&spec, x, NULL, N, 0, 1, expected);
+    atomic_store(&stop, false);
+    ck_assert_int_eq(pthread_create(&thread, NULL, keep_switching, NULL), 0);
+    for (int i = 0; i < 500; i++) {
+        gw__kernels()->quant.encode(&spec, x, NULL, N, 0, 1, payload);
+        differ += memcmp(payload, expected, gw__quant_bytes(4, 64) * (N / 64)) != 0;
+    }
+    atomic_store(&stop, true);
+    pthread_join(thread, &trouble);
+    ck_assert_ptr_null(trouble);
+    ck_assert_int_eq(differ, 0);
+}
+END_TEST
+
 /* ---- Floating-point mode ------------------------------------------------------------------------
  */
 
@@ -238,6 +280,7 @@ static Suite *suite(void)
     tcase_add_test(t, best_is_the_last_one);
     tcase_add_loop_test(t, sum_gives_the_bytes_of_ref, 0, (int)known);
     tcase_add_test(t, sum_is_a_sum);
+    tcase_add_test(t, switching_while_encoding);
     tcase_add_test(t, caller_mode_does_not_matter);
     suite_add_tcase(s, t);
     return s;

@@ -299,6 +299,21 @@ START_TEST(refusals_write_nothing)
 }
 END_TEST
 
+START_TEST(nothing_is_fine)
+{
+    gw_coder_t coder = coder_of("q4");
+    size_t length = 5;
+    for (int i = 0; i < tier_count(); i++) {
+        use_tier(i);
+        gw_encode_t in = {.wire_dtype = GW_F32};
+        ck_assert_int_eq(coder.family->encode(&coder, &in, payload, 0, &length), GW_OK);
+        ck_assert_uint_eq(length, 0);
+        ck_assert_int_eq(decode(&coder, 0, 0, NULL), GW_OK);
+        ck_assert_int_eq(decode(&coder, 1, 0, NULL), GW_ERR_FRAME_LENGTH);
+    }
+}
+END_TEST
+
 /* Metadata that no encoder writes is refused wherever it stands, and dst is untouched. */
 START_TEST(impossible_metadata_is_refused)
 {
@@ -382,6 +397,7 @@ static Suite *suite(void)
     tcase_add_test(t, feedback_is_real);
     tcase_add_loop_test(t, half_types_are_widened_and_narrowed, 0, tiers);
     tcase_add_test(t, refusals_write_nothing);
+    tcase_add_test(t, nothing_is_fine);
     tcase_add_test(t, impossible_metadata_is_refused);
     tcase_add_test(t, random_payloads_do_no_harm);
     suite_add_tcase(s, t);
