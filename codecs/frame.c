@@ -112,43 +112,64 @@ static gw_status_t read_header(const uint8_t *frame, gw_frame_info_t *out)
     return out->first % family->grain(&out->coder) ? GW_ERR_FRAME_HEADER : GW_OK;
 }
 
+/* The payload's length against what the codec needs and what is there. */
+static gw_status_t check_length(const gw_coder_t *coder, const uint8_t *frame, size_t length,
+                                size_t *payload_bytes)
+{
+    uint64_t payload = gw__load64(frame + AT_LENGTH);
+    size_t count = (size_t)gw__load64(frame + AT_COUNT);
+    size_t bound = coder->family->bound(coder, (gw_dtype_t)frame[AT_DTYPE], count);
+    if (payload > bound || (payload < bound && coder->family->flags & GW_CODEC_FIXED))
+        return GW_ERR_FRAME_HEADER;
+    if (payload != length - GW_FRAME_HEADER)
+        return GW_ERR_FRAME_LENGTH;
+    *payload_bytes = (size_t)payload;
+    return GW_OK;
+}
+
 gw_status_t gw_frame_inspect(const uint8_t *frame, size_t length, gw_frame_info_t *out)
 {
     gw_frame_info_t info;
     gw_status_t status = check_fixed_fields(frame, length);
     if (!status)
         status = read_header(frame, &info);
-    if (status)
-        return status;
-    const gw_codec_t *family = info.coder.family;
-    uint64_t payload = gw__load64(frame + AT_LENGTH);
-    size_t bound = family->bound(&info.coder, info.wire_dtype, (size_t)info.count);
-    if (payload > bound || (payload < bound && family->flags & GW_CODEC_FIXED))
-        return GW_ERR_FRAME_HEADER;
-    if (payload != length - GW_FRAME_HEADER)
-        return GW_ERR_FRAME_LENGTH;
-    info.payload_bytes = (size_t)payload;
-    *out = info;
-    return GW_OK;
+    if (!status)
+        status = check_length(&info.coder, frame, length, &info.payload_bytes);
+    if (!status)
+        *out = info;
+    return status;
+}
+
+/* Whether the header is the one that is expected. */
+static bool is_expected(const gw_coder_t *coder, const gw_decode_t *io)
+{
+    const uint8_t *frame = io->payload;
+    uint8_t params[GW_CODEC_HEADER_PARAMS];
+    coder->family->put_params(coder, params);
+    return frame[AT_CODEC] == coder->family->id && frame[AT_DTYPE] == io->wire_dtype &&
+           gw__load64(frame + AT_COUNT) == io->count && gw__load64(frame + AT_FIRST) == io->first &&
+           io->first % coder->family->grain(coder) == 0 &&
+           !memcmp(frame + AT_PARAMS, params, sizeof params);
 }
 
 gw_status_t gw_frame_decode(const gw_coder_t *coder, const gw_decode_t *io)
 {
-    gw_frame_info_t info;
-    uint8_t expected[GW_CODEC_HEADER_PARAMS];
-    gw_status_t status = gw_frame_inspect(io->payload, io->length, &info);
+    size_t payload = 0;
+    gw_status_t status = check_fixed_fields(io->payload, io->length);
+    if (!status && !is_expected(coder, io)) { /* broken, or whole but another one? */
+        gw_frame_info_t info;
+        status = gw_frame_inspect(io->payload, io->length, &info);
+        return status ? status : GW_ERR_FRAME_MISMATCH;
+    }
+    if (!status)
+        status = check_length(coder, io->payload, io->length, &payload);
     if (status)
         return status;
-    coder->family->put_params(coder, expected);
-    if (info.coder.family != coder->family || info.wire_dtype != io->wire_dtype ||
-        info.count != io->count || info.first != io->first ||
-        memcmp(expected, io->payload + AT_PARAMS, sizeof expected))
-        return GW_ERR_FRAME_MISMATCH;
-    if (info.has_checksum &&
-        gw__load32(io->payload + AT_CRC) != checksum_of(io->payload, info.payload_bytes))
+    if (io->payload[AT_FLAGS] & FLAG_CHECKSUM &&
+        gw__load32(io->payload + AT_CRC) != checksum_of(io->payload, payload))
         return GW_ERR_FRAME_CHECKSUM;
     gw_decode_t inner = *io;
     inner.payload = io->payload + GW_FRAME_HEADER;
-    inner.length = info.payload_bytes;
+    inner.length = payload;
     return coder->family->decode(coder, &inner);
 }
