@@ -135,6 +135,20 @@ START_TEST(other_frames_are_a_mismatch)
 }
 END_TEST
 
+/* A piece that does not begin at a grain is no frame, even where the caller expects it. */
+START_TEST(first_is_a_multiple_of_the_grain)
+{
+    static uint8_t frame[ROOM];
+    static float dst[N + 1];
+    gw_coder_t coder = coder_of(specs[_i]);
+    size_t length = make(&coder, false, 100, frame);
+    gw_decode_t io = expect(&coder, 100);
+    io.first += 1;
+    gw__store64(frame + 24, io.first);
+    ck_assert_int_eq(decode(&coder, frame, length, io, dst), GW_ERR_FRAME_HEADER);
+}
+END_TEST
+
 START_TEST(small_buffers_are_refused)
 {
     static uint8_t frame[ROOM];
@@ -334,6 +348,7 @@ static Suite *suite(void)
     tcase_add_test(t, inspection_tells_all);
     tcase_add_test(t, crc_is_castagnoli);
     tcase_add_test(t, other_frames_are_a_mismatch);
+    tcase_add_loop_test(t, first_is_a_multiple_of_the_grain, 0, SPECS);
     tcase_add_loop_test(t, small_buffers_are_refused, 0, SPECS);
     tcase_add_loop_test(t, every_truncation_fails, 0, SPECS);
     tcase_add_loop_test(t, every_header_change_fails, 0, SPECS);
