@@ -122,7 +122,7 @@ INLINE __m256i take(const uint8_t *src, unsigned k, unsigned bits)
     __m256i x;
     if (8 % bits == 0) {
         int word = 0;
-        memcpy(&word, src, bits);
+        memcpy(&word, src, bits < 4 ? bits : 4);
         int b = (int)bits;
         x = _mm256_srlv_epi32(_mm256_set1_epi32(word),
                               _mm256_setr_epi32(0, b, 2 * b, 3 * b, 4 * b, 5 * b, 6 * b, 7 * b));
