@@ -93,7 +93,8 @@ static void too_long(int id, char *why, size_t why_size)
 
 static gw_status_t read_environment(gw__settings_t *s, char *why, size_t why_size)
 {
-    for (char **e = environ; e && *e; e++) {
+    /* Modules exchange the array for a moment while they are loaded, maybe in another thread. */
+    for (char **e = __atomic_load_n(&environ, __ATOMIC_ACQUIRE); e && *e; e++) {
         const char *equals = strchr(*e, '=');
         if (!equals || strncmp(*e, "GRADWIRE_", 9) != 0 || is_foreign(*e))
             continue;
