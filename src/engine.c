@@ -24,6 +24,9 @@ enum {
         500, /* longer between two looks: this process itself was stopped or computing */
 };
 
+/* A round holds frames of all ranks: at a thousand ranks six of them would take gigabytes. */
+#define MEMORY_LIMIT ((size_t)256 << 20)
+
 /* A tag: call number, round, stage. Only a few calls are under way at once, so 24 bits of the
  * number are enough. */
 static uint64_t tag_of(const gw__engine_call_t *call, uint32_t round, gw__stage_t stage)
@@ -50,6 +53,7 @@ gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context,
     engine->size = size;
     engine->timeout = timeout;
     engine->failed_rank = -1;
+    engine->memory_limit = MEMORY_LIMIT;
     engine->arrived = calloc((size_t)size, sizeof *engine->arrived);
     engine->expected = calloc((size_t)size, sizeof *engine->expected);
     engine->heard = calloc((size_t)size, sizeof *engine->heard);
@@ -189,7 +193,7 @@ static gw_status_t advance(gw__engine_t *engine, gw__round_t *round, uint32_t i,
 
 static gw__round_t *round_at(gw__engine_t *engine, uint32_t k)
 {
-    return &engine->rounds[k % GW__WINDOW];
+    return &engine->rounds[k % engine->window];
 }
 
 /* Fills free places of the window, and posts the receives of the new rounds at once. */
@@ -197,7 +201,7 @@ static gw_status_t admit(gw__engine_t *engine)
 {
     const gw__plan_t *plan = &engine->call->plan;
     while (engine->next_round < plan->rounds &&
-           engine->next_round < engine->done_rounds + GW__WINDOW) {
+           engine->next_round < engine->done_rounds + engine->window) {
         gw__round_t *round = round_at(engine, engine->next_round);
         round->number = engine->next_round++;
         round->tasks = gw__plan_round(plan, round->number, round->task);

@@ -10,7 +10,7 @@
 
 #include "plan.h"
 
-enum { GW__WINDOW = 6 }; /* rounds under way at once */
+enum { GW__WINDOW = 6 }; /* rounds under way at once, at most */
 
 /* One call, filled by the communicator. */
 typedef struct gw__engine_call {
@@ -55,6 +55,8 @@ typedef struct gw__engine {
     /* Working memory: grows to the largest call, then stays. */
     void *memory;
     size_t memory_bytes;
+    size_t memory_limit; /* fewer rounds at once rather than more bytes than this */
+    uint32_t window;     /* rounds under way at once in this call; ranks may differ */
     size_t frame_capacity;
     gw__round_t rounds[GW__WINDOW];
 

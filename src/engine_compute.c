@@ -22,19 +22,20 @@ static void *take(uint8_t *base, size_t *used, size_t bytes)
     return piece;
 }
 
-static size_t lay_out(gw__engine_t *engine, const gw__engine_call_t *call, size_t frame_capacity,
+/* Bytes of `window` rounds. */
+static size_t lay_out(gw__engine_t *engine, const gw__engine_call_t *call, uint32_t window,
                       uint8_t *base)
 {
     uint32_t tasks = gw__plan_max_tasks(call->plan.kind, engine->size);
     uint32_t buffers = gw__plan_max_buffers(call->plan.kind, engine->size);
     size_t used = 0;
-    for (int w = 0; w < GW__WINDOW; w++) {
+    for (uint32_t w = 0; w < window; w++) {
         gw__round_t *round = &engine->rounds[w];
         round->task = take(base, &used, tasks * sizeof *round->task);
         round->request = take(base, &used, tasks * sizeof *round->request);
         round->frame_length = take(base, &used, buffers * sizeof *round->frame_length);
         round->state = take(base, &used, tasks * sizeof *round->state);
-        round->frames = take(base, &used, buffers * frame_capacity);
+        round->frames = take(base, &used, buffers * engine->frame_capacity);
         round->sum = take(base, &used, call->plan.chunk * sizeof *round->sum);
     }
     return used;
@@ -43,7 +44,11 @@ static size_t lay_out(gw__engine_t *engine, const gw__engine_call_t *call, size_
 gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *call)
 {
     engine->frame_capacity = aligned(gw_frame_bound(call->coder, call->dtype, call->plan.chunk));
-    size_t bytes = lay_out(engine, call, engine->frame_capacity, NULL);
+    size_t fitting = engine->memory_limit / lay_out(engine, call, 1, NULL);
+    engine->window = fitting < 1 ? 1 : fitting < GW__WINDOW ? (uint32_t)fitting : GW__WINDOW;
+    if (engine->window > call->plan.rounds)
+        engine->window = call->plan.rounds;
+    size_t bytes = lay_out(engine, call, engine->window, NULL);
     if (bytes > engine->memory_bytes) {
         free(engine->memory);
         engine->memory_bytes = 0;
@@ -52,7 +57,7 @@ gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *ca
             return GW_ERR_NO_MEMORY;
         engine->memory_bytes = bytes;
     }
-    lay_out(engine, call, engine->frame_capacity, engine->memory);
+    lay_out(engine, call, engine->window, engine->memory);
     return GW_OK;
 }
 

@@ -374,6 +374,52 @@ START_TEST(communicators_of_one_context_have_names)
 }
 END_TEST
 
+/* ---- Bounded memory
+ * ----------------------------------------------------------------------------------- */
+
+enum { LONG = 3000000 };
+
+static void narrow_body(gw_rank_t *rank)
+{
+    float *x = malloc(LONG * sizeof *x), *y = malloc(LONG * sizeof *y);
+    uint64_t state = (uint64_t)rank->rank;
+    for (int i = 0; i < LONG; i++)
+        x[i] = gw_test_normal(&state);
+    gw_coder_t coder;
+    ck_assert_int_eq(gw_coder_parse("q4:ef=off", &coder, NULL, 0), GW_OK);
+    gw__engine_t *engine = &rank->comm->engine;
+    for (gw_plan_kind_t plan = GW_PLAN_DIRECT; plan <= GW_PLAN_GATHER; plan++) {
+        engine->memory_limit = (size_t)256 << 20;
+        gw_check(gw_allreduce_with(rank->comm, &coder, plan, x, y, LONG, GW_F32, GW_SUM) == GW_OK,
+                 "wide");
+        gw_check(engine->window > 2, "window %u", engine->window);
+        size_t wide = engine->memory_bytes;
+        /* One rank with room for one round, the next with room for two, and so on. */
+        engine->memory_limit = wide * (size_t)(rank->rank + 1) / engine->window;
+        float *again = malloc(LONG * sizeof *again);
+        gw_check(gw_allreduce_with(rank->comm, &coder, plan, x, again, LONG, GW_F32, GW_SUM) ==
+                     GW_OK,
+                 "narrow");
+        gw_check(engine->window == (uint32_t)rank->rank + 1, "window %u", engine->window);
+        gw_check(memcmp(y, again, LONG * sizeof *y) == 0, "the window changes the result");
+        free(again);
+    }
+    free(x);
+    free(y);
+}
+
+START_TEST(less_memory_means_fewer_rounds_at_once)
+{
+    gw_setting_t settings[] = {{"GRADWIRE_LOG", "warn"}};
+    gw_world_t world = {.size = 2,
+                        .transport = "loopback",
+                        .settings = settings,
+                        .setting_count = 1,
+                        .body = narrow_body};
+    gw_world_run(&world);
+}
+END_TEST
+
 /* ---- Two at once
  * -------------------------------------------------------------------------------------- */
 
@@ -463,6 +509,7 @@ int main(void)
     tcase_add_test(tc, two_hundred_cycles_leave_nothing);
     tcase_add_test(tc, cycles_over_ucx_leave_nothing);
     tcase_add_test(tc, communicators_of_one_context_have_names);
+    tcase_add_test(tc, less_memory_means_fewer_rounds_at_once);
     tcase_add_test(tc, two_communicators_at_once);
     suite_add_tcase(suite, tc);
     return gw_test_main(suite);
