@@ -123,7 +123,7 @@ void gw__ucx_peer_lose(ucx_peer_t *peer, gw_status_t why)
         next = op->next; /* the cancel may finish `op` at once */
         if (op->verdict != GW_ERR_CANCELED)
             op->verdict = peer->lost;
-        if (op->receive)
+        if (op->receive && !op->done)
             ucp_request_cancel(peer->link->worker, op->request);
     }
     ep_drop(peer);
@@ -131,7 +131,7 @@ void gw__ucx_peer_lose(ucx_peer_t *peer, gw_status_t why)
     /* What is left are receives of half a message: UCX waits for the rest for ever, and nothing can
      * bring it. */
     while (peer->ops)
-        gw__ucx_op_abandon(peer->ops, peer->ops->verdict);
+        gw__ucx_op_abandon(peer->ops);
 }
 
 void gw__ucx_link_break(gw_link_t *link)
@@ -147,7 +147,7 @@ void gw__ucx_link_break(gw_link_t *link)
         if (peer->lost == GW_OK)
             peer->lost = GW_ERR_PEER_FAILED;
         while (peer->ops)
-            gw__ucx_op_abandon(peer->ops, peer->ops->verdict);
+            gw__ucx_op_abandon(peer->ops);
     }
 }
 

@@ -12,6 +12,7 @@
 #define CANCEL_NS                                                                                  \
     UINT64_C(1000000000) /* how long cancel() waits before it gives the peer up, and once more     \
                             after that */
+#define HOLD_NS  UINT64_C(250000000) /* how long a flush over TCP may keep an operation */
 #define WATCH_NS UINT64_C(100000000) /* how often the processes of peers are looked at */
 
 /* Operations come from slabs and go back to a free list: nothing is allocated once a link has been
@@ -80,37 +81,117 @@ static void op_delist(ucx_op_t *op)
         op->peer->ops = op->next;
 }
 
+static void on_flushed(void *request, ucs_status_t status, void *op);
+
+/*
+ * The end of an operation, as its owner sees it.
+ *
+ * UCX calls a message done while parts of it, or the answer that the peer waits for, are still in
+ * its queues. Who then does something else (computes, or waits for the same peer in MPI) does not
+ * progress, and the peer never gets them. So the last operation under way with a peer ends only
+ * when everything to that peer has left the process.
+ */
+static void op_end(ucx_op_t *op)
+{
+    ucx_peer_t *peer = op->peer;
+    bool last = !op->next && !op->prev;
+    if (last && peer->unflushed && peer->ep && peer->lost == GW_OK && op->result == GW_OK) {
+        ucp_request_param_t param = {.op_attr_mask =
+                                         UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                     .cb.send = on_flushed,
+                                     .user_data = op};
+        peer->unflushed = false;
+        op->done = true;
+        op->held = UCS_PTR_IS_PTR(ucp_ep_flush_nbx(peer->ep, &param));
+        if (op->held) {
+            peer->held = op;
+            peer->held_until = gw__ucx_now() + HOLD_NS;
+            peer->link->holding++;
+            return;
+        }
+    }
+    op_delist(op);
+    op->req->handle = NULL;
+    op->req->status = op->result;
+    peer->link->events++;
+    op_put(peer->link, op);
+}
+
+/* UCX's callbacks only put operations aside: what follows may call UCX again. */
+static void put_aside(ucx_op_t *op)
+{
+    gw_link_t *link = op->peer->link;
+    op->done = true;
+    op->after = link->done;
+    link->done = op;
+}
+
+static void end_done(gw_link_t *link)
+{
+    while (link->done) {
+        ucx_op_t *op = link->done;
+        link->done = op->after;
+        if (op->req)
+            op_end(op);
+    }
+}
+
+static void unhold(ucx_peer_t *peer)
+{
+    if (peer->held)
+        peer->link->holding--;
+    peer->held = NULL;
+}
+
+static void on_flushed(void *request, ucs_status_t status, void *arg)
+{
+    ucx_op_t *op = arg;
+    ucp_request_free(request);
+    if (!op->req)
+        return;
+    unhold(op->peer);
+    put_aside(op);
+}
+
+/* While a connection is set up, a flush over TCP can wait for a peer that has all it needs and does
+ * not progress. */
+static void release_held(gw_link_t *link)
+{
+    uint64_t now = gw__ucx_now();
+    for (int i = 0; i < link->params.size && link->holding > 0; i++) {
+        ucx_peer_t *peer = &link->peers[i];
+        if (peer->held && !peer->local && now >= peer->held_until)
+            gw__ucx_op_abandon(peer->held);
+    }
+}
+
 /* The end of an operation that UCX had kept: called by UCX inside ucp_worker_progress and a few
  * others. */
 static void op_done(ucx_op_t *op, void *request, ucs_status_t status, size_t length)
 {
-    gw_link_t *link = op->peer->link;
-    gw_status_t result = gw__ucx_status(status);
-    if (!op->req) {
-        ucp_request_free(request);
-        return;
-    }
-    if (result == GW_ERR_CANCELED)
-        result = op->verdict;
-    else if (result == GW_ERR_IO)
-        result = GW_ERR_PEER_FAILED;
-    op_delist(op);
-    op->req->length = length;
-    op->req->handle = NULL;
-    op->req->status = result;
-    op_put(link, op);
-    link->events++;
     ucp_request_free(request);
+    if (!op->req)
+        return;
+    op->result = gw__ucx_status(status);
+    if (op->result == GW_ERR_CANCELED)
+        op->result = op->verdict;
+    else if (op->result == GW_ERR_IO)
+        op->result = GW_ERR_PEER_FAILED;
+    op->req->length = length;
+    op->request = NULL;
+    op->peer->unflushed = true;
+    put_aside(op);
 }
 
-void gw__ucx_op_abandon(ucx_op_t *op, gw_status_t status)
+void gw__ucx_op_abandon(ucx_op_t *op)
 {
+    if (op == op->peer->held)
+        unhold(op->peer);
     op_delist(op);
     op->req->handle = NULL;
-    op->req->status = status;
+    op->req->status = op->done ? op->result : op->verdict;
     op->peer->link->events++;
-    /* It does not go back to the free list: UCX may still know it. Its slab is freed with the link.
-     */
+    /* It does not go back to the free list: UCX still knows it. Its slab is freed with the link. */
     op->req = NULL;
 }
 
@@ -155,21 +236,20 @@ static gw_status_t start(gw_link_t *link, int peer, uint64_t tag, const void *da
 /* Takes what UCX returned: done already, failed, or to be finished by the callback. */
 static gw_status_t begun(ucx_op_t *op, gw_request_t *req, ucs_status_ptr_t request)
 {
+    gw_link_t *link = op->peer->link;
     if (UCS_PTR_IS_PTR(request)) {
-        /* The callback of a receive may have run already; then `op` serves another request by now.
-         */
-        if (req->status == GW_IN_PROGRESS) {
-            op->request = request;
-            req->handle = op;
-        }
+        op->request = op->done ? NULL : request;
+        req->handle = op;
+        end_done(link);
         return req->status;
     }
-    gw_link_t *link = op->peer->link;
-    op_delist(op);
-    op_put(link, op);
-    gw_status_t status = gw__ucx_status(UCS_PTR_STATUS(request));
-    return settle(req,
-                  status == GW_ERR_IO || status == GW_ERR_CANCELED ? GW_ERR_PEER_FAILED : status);
+    op->result = gw__ucx_status(UCS_PTR_STATUS(request));
+    if (op->result == GW_ERR_IO || op->result == GW_ERR_CANCELED)
+        op->result = GW_ERR_PEER_FAILED;
+    op->peer->unflushed = true;
+    req->handle = op;
+    op_end(op);
+    return req->status;
 }
 
 static ucp_tag_t tag_of(int sender, uint64_t tag)
@@ -210,6 +290,9 @@ gw_status_t gw__ucx_recv(gw_link_t *link, int peer, uint64_t tag, void *data, si
     gw_status_t status = start(link, peer, tag, data, capacity, req, &op);
     if (status != GW_OK)
         return settle(req, status);
+    /* An endpoint is there to notice the loss of the peer. What a lost peer sent before can still
+     * be received. */
+    gw_status_t open = gw__ucx_peer_open(&link->peers[peer]);
     /* UCX 1.13 forgets to tell the length of a receive that is done at once: make it call back. */
     ucp_request_param_t param = {.op_attr_mask =
                                      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -221,10 +304,8 @@ gw_status_t gw__ucx_recv(gw_link_t *link, int peer, uint64_t tag, void *data, si
     status = begun(
         op, req,
         ucp_tag_recv_nbx(link->worker, data, capacity, tag_of(peer, tag), UINT64_MAX, &param));
-    /* The endpoint is there to notice the loss of the peer. What a lost peer sent before can still
-     * be received. */
-    if (status == GW_IN_PROGRESS && gw__ucx_peer_open(&link->peers[peer]) != GW_OK) {
-        op->verdict = link->peers[peer].lost;
+    if (req->status == GW_IN_PROGRESS && open != GW_OK && !op->done) {
+        op->verdict = open;
         ucp_request_cancel(link->worker, op->request);
     }
     return req->status;
@@ -244,6 +325,9 @@ int gw__ucx_progress(gw_link_t *link)
     if (!link->worker)
         return events_of(link);
     unsigned moved = ucp_worker_progress(link->worker);
+    end_done(link);
+    if (link->holding > 0 && moved == 0)
+        release_held(link);
     if (link->news || (moved == 0 && gw__ucx_now() >= link->next_watch)) {
         link->next_watch = gw__ucx_now() + WATCH_NS;
         gw__ucx_peers_check(link);
@@ -298,6 +382,10 @@ void gw__ucx_cancel(gw_link_t *link, gw_request_t *req)
         return;
     }
     ucx_peer_t *peer = op->peer;
+    if (op->done) {
+        gw__ucx_op_abandon(op);
+        return;
+    }
     op->verdict = GW_ERR_CANCELED;
     if (op->receive)
         ucp_request_cancel(link->worker, op->request);
