@@ -67,7 +67,7 @@ class LanguageTask:
 
     name = "lm"
     title = "Character language model on the King James Bible"
-    steps, batch, window, rate, warm_up = 144, 8, 64, 3e-3, 20
+    steps, batch, window, rate, warm_up, clip = 144, 8, 64, 3e-3, 20, 1.0
     curve_windows, final_windows = 48, 416
 
     def __init__(self, text_file):
@@ -115,7 +115,7 @@ class DigitsTask:
 
     name = "digits"
     title = "Multilayer perceptron on scikit-learn's digits"
-    steps, batch, rate, warm_up = 240, 32, 0.05, 10
+    steps, batch, rate, warm_up, clip = 240, 32, 0.05, 10, 1.0
     curve_windows = final_windows = None  # always all of them
     baseline_name, baseline = "guessing", math.log(10)
 

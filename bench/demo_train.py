@@ -55,6 +55,12 @@ class Gradients:
         self.flat /= self.comm.size
         return seconds
 
+    def clip(self, limit):
+        """Shortens a longer gradient to that norm; the same on every rank, as all hold the same sum."""
+        norm = self.flat.norm().item()
+        if norm > limit:
+            self.flat *= limit / norm
+
 
 def loss_of(model, x, y):
     scores = model(x)
@@ -108,6 +114,7 @@ def train(task, seed, steps, comm):
         _, loss = loss_of(model, *task.draw(shard, generator))
         loss.backward()
         reduce_seconds.append(gradients.reduce())
+        gradients.clip(task.clip)
         optimizer.step()
         step_seconds.append(time.perf_counter() - begin)
         mean_loss = numpy.array([loss.item()])
