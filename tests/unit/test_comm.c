@@ -120,10 +120,8 @@ static void *member_main(void *arg)
     return NULL;
 }
 
-static void run_members(member_t *members, int size)
+static void run_members_in(gw_loopback_t *world, member_t *members, int size)
 {
-    gw_loopback_t *world;
-    ck_assert_int_eq(gw_loopback_create(size, &world), GW_OK);
     for (int r = 0; r < size; r++) {
         members[r].oob = (gw_loopback_rank_t){world, r};
         members[r].size = size;
@@ -131,6 +129,13 @@ static void run_members(member_t *members, int size)
     }
     for (int r = 0; r < size; r++)
         pthread_join(members[r].thread, NULL);
+}
+
+static void run_members(member_t *members, int size)
+{
+    gw_loopback_t *world;
+    ck_assert_int_eq(gw_loopback_create(size, &world), GW_OK);
+    run_members_in(world, members, size);
     gw_loopback_free(world);
 }
 
@@ -221,13 +226,13 @@ static gw_status_t lying_gather(void *arg, const void *mine, void *all, size_t b
 START_TEST(rubbish_from_a_peer_ends_in_an_error)
 {
     gw_context_t *context;
+    gw_loopback_t *world;
     gw_setting_t quiet[] = {{"GRADWIRE_LOG", "off"}};
     ck_assert_int_eq(gw_context_create(quiet, 1, &context, NULL, 0), GW_OK);
+    ck_assert_int_eq(gw_loopback_create(2, &world), GW_OK);
     for (int i = 0; i < 600; i++) {
-        gw_loopback_t *world;
         gw_comm_t *comm = NULL;
         liar_t liar = {.state = (uint64_t)i, .lie_at = i % 4};
-        ck_assert_int_eq(gw_loopback_create(2, &world), GW_OK);
         gw_comm_params_t params = {.rank = 0,
                                    .size = 2,
                                    .allgather = lying_gather,
@@ -237,8 +242,16 @@ START_TEST(rubbish_from_a_peer_ends_in_an_error)
         gw_status_t status = gw_comm_create(context, &params, &comm);
         /* The address alone is wrong already: it is rank 0's. */
         gw_check(status < 0 && !comm, "lie %d: status %d", i, status);
-        gw_loopback_free(world);
     }
+    /* Every link was closed again: the place is free for honest ranks. */
+    member_t members[2] = {{.transport = "loopback", .fail_at = -1},
+                           {.transport = "loopback", .fail_at = -1}};
+    new_log();
+    run_members_in(world, members, 2);
+    ck_assert_int_eq(members[0].status, GW_OK);
+    ck_assert_int_eq(members[1].status, GW_OK);
+    unlink(log_name);
+    gw_loopback_free(world);
     gw_context_free(context);
 }
 END_TEST
@@ -332,8 +345,9 @@ static void cycle(const char *transport, int cycles)
     inventory_t end = take_inventory();
     ck_assert_int_eq(end.descriptors, begin.descriptors);
     ck_assert_int_eq(end.threads, begin.threads);
-    ck_assert_msg(end.memory < begin.memory + (size_t)cycles * 64, "%s: %zu bytes, then %zu",
-                  transport, begin.memory, end.memory);
+    /* Buffers that the process keeps may still grow once. */
+    ck_assert_msg(end.memory < begin.memory + (size_t)cycles * 64 + 16384,
+                  "%s: %zu bytes, then %zu", transport, begin.memory, end.memory);
 }
 
 START_TEST(two_hundred_cycles_leave_nothing)
@@ -351,7 +365,7 @@ START_TEST(cycles_over_ucx_leave_nothing)
                      SANITIZED ? "UCX under a sanitizer" : "module ucx is not built");
         return;
     }
-    cycle("ucx", 20);
+    cycle("ucx", 60);
 }
 END_TEST
 
