@@ -174,6 +174,10 @@ static gw_status_t exchange_addresses(gw_comm_t *comm, const gw_comm_params_t *p
         addresses[i] = (gw_address_t){bytes + i * longest, lengths[i].address_length};
     result.status = comm->transport->connect(comm->link, addresses);
     status = agree(comm, params, &result, results);
+    if (status != GW_OK)
+        goto done;
+    result.status = gw__comm_greet(comm, result.why, sizeof result.why);
+    status = agree(comm, params, &result, results);
 done:
     free(results);
     free(addresses);

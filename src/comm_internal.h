@@ -35,4 +35,11 @@ struct gw_comm {
  */
 gw_status_t gw__comm_connect(gw_comm_t *comm, const gw_comm_params_t *params);
 
+/*
+ * Opens the connections to all peers by greeting each of them. A route that does not carry messages
+ * shows here, where all ranks can still agree to go without, and not in the middle of the first
+ * call. Bounded by GRADWIRE_TIMEOUT.
+ */
+gw_status_t gw__comm_greet(gw_comm_t *comm, char *why, size_t why_size);
+
 #endif

@@ -29,7 +29,7 @@ enum {
 
 /* A tag: call number, round, stage. Only a few calls are under way at once, so 24 bits of the
  * number are enough. */
-static uint64_t tag_of(const gw__engine_call_t *call, uint32_t round, gw__stage_t stage)
+uint64_t gw__engine_tag(const gw__engine_call_t *call, uint32_t round, gw__stage_t stage)
 {
     return (call->number & 0xFFFFFF) << 24 | (uint64_t)round << 1 | (uint64_t)stage;
 }
@@ -57,7 +57,8 @@ gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context,
     engine->arrived = calloc((size_t)size, sizeof *engine->arrived);
     engine->expected = calloc((size_t)size, sizeof *engine->expected);
     engine->heard = calloc((size_t)size, sizeof *engine->heard);
-    if (!engine->arrived || !engine->expected || !engine->heard) {
+    engine->closing = calloc((size_t)size, sizeof *engine->closing);
+    if (!engine->arrived || !engine->expected || !engine->heard || !engine->closing) {
         gw__engine_free(engine);
         return GW_ERR_NO_MEMORY;
     }
@@ -70,14 +71,15 @@ void gw__engine_free(gw__engine_t *engine)
     free(engine->arrived);
     free(engine->expected);
     free(engine->heard);
+    free(engine->closing);
     engine->memory = NULL;
+    engine->closing = NULL;
     engine->heard = NULL;
     engine->arrived = engine->expected = NULL;
 }
 
-static gw_status_t fail(gw__engine_t *engine, gw_status_t status, int peer, const char *format, ...)
-    GW_PRINTF(4, 5);
-static gw_status_t fail(gw__engine_t *engine, gw_status_t status, int peer, const char *format, ...)
+gw_status_t gw__engine_fail(gw__engine_t *engine, gw_status_t status, int peer, const char *format,
+                            ...)
 {
     va_list args;
     va_start(args, format);
@@ -114,21 +116,28 @@ static void arrive(gw__engine_t *engine, int peer)
         engine->wait_ns = now_ns() - engine->started - engine->encode_ns - engine->decode_ns;
 }
 
+void gw__engine_heard(gw__engine_t *engine, int peer)
+{
+    engine->silence_ns = 0;
+    engine->heard[peer] = now_ns();
+    arrive(engine, peer);
+}
+
 static gw_status_t finish_message(gw__engine_t *engine, gw__round_t *round, uint32_t i)
 {
     const gw__task_t *task = &round->task[i];
     const gw_request_t *request = &round->request[i];
     bool receive = task->kind == GW__TASK_RECV;
     if (request->status != GW_OK)
-        return fail(engine, request->status, task->peer, "rank %d: %s while %s (round %u of %u)",
-                    task->peer, gw_status_text(request->status),
-                    receive ? "receiving from it" : "sending to it", round->number,
-                    engine->call->plan.rounds);
+        return gw__engine_fail(engine, request->status, task->peer,
+                               "rank %d: %s while %s (round %u of %u)", task->peer,
+                               gw_status_text(request->status),
+                               receive ? "receiving from it" : "sending to it", round->number,
+                               engine->call->plan.rounds);
     engine->silence_ns = 0;
     if (receive) {
         round->frame_length[task->buffer] = request->length;
-        engine->heard[task->peer] = now_ns();
-        arrive(engine, task->peer);
+        gw__engine_heard(engine, task->peer);
     }
     return GW_OK;
 }
@@ -136,7 +145,7 @@ static gw_status_t finish_message(gw__engine_t *engine, gw__round_t *round, uint
 static gw_status_t start_message(gw__engine_t *engine, gw__round_t *round, uint32_t i)
 {
     const gw__task_t *task = &round->task[i];
-    uint64_t tag = tag_of(engine->call, round->number, task->stage);
+    uint64_t tag = gw__engine_tag(engine->call, round->number, task->stage);
     uint8_t *frame = gw__engine_frame(engine, round, task);
     gw_request_t *request = &round->request[i];
     memset(request, 0, sizeof *request);
@@ -158,9 +167,9 @@ static gw_status_t compute(gw__engine_t *engine, gw__round_t *round, const gw__t
         return GW_OK;
     /* Without a peer it is about the own elements. */
     int rank = task->peer >= 0 ? task->peer : engine->rank;
-    return fail(engine, status, rank, "rank %d: %s (%s of elements %zu to %zu)", rank,
-                gw_status_text(status), gw__task_kind_name(task->kind), task->first,
-                task->first + task->count);
+    return gw__engine_fail(engine, status, rank, "rank %d: %s (%s of elements %zu to %zu)", rank,
+                           gw_status_text(status), gw__task_kind_name(task->kind), task->first,
+                           task->first + task->count);
 }
 
 /* Brings one task forward if that is possible now; *moved tells whether anything happened. */
@@ -197,7 +206,7 @@ static gw__round_t *round_at(gw__engine_t *engine, uint32_t k)
 }
 
 /* Fills free places of the window, and posts the receives of the new rounds at once. */
-static gw_status_t admit(gw__engine_t *engine)
+static void admit(gw__engine_t *engine)
 {
     const gw__plan_t *plan = &engine->call->plan;
     while (engine->next_round < plan->rounds &&
@@ -215,7 +224,6 @@ static gw_status_t admit(gw__engine_t *engine)
             start_message(engine, round, i);
         }
     }
-    return GW_OK;
 }
 
 /* One pass over everything under way. */
@@ -241,7 +249,9 @@ static gw_status_t pass(gw__engine_t *engine, bool *moved)
             break;
         engine->done_rounds++;
     }
-    return GW_OK;
+    if (engine->done_rounds == engine->call->plan.rounds)
+        gw__closing_tell(engine);
+    return gw__closing_step(engine, moved);
 }
 
 /* The peer to blame for silence, -1: none. Of those that owe a message the one heard longest ago:
@@ -262,7 +272,12 @@ static int silent_peer(gw__engine_t *engine)
                 owes = peer;
         }
     }
-    return owes >= 0 ? owes : takes;
+    if (owes >= 0 || takes >= 0)
+        return owes >= 0 ? owes : takes;
+    for (int r = 0; r < engine->size; r++)
+        if (engine->closing[r].takes_part && !engine->closing[r].heard)
+            return r;
+    return -1;
 }
 
 static void warn_late(gw__engine_t *engine, double silence)
@@ -297,8 +312,8 @@ static gw_status_t judge_silence(gw__engine_t *engine)
     if (silence < engine->timeout)
         return GW_OK;
     int peer = silent_peer(engine);
-    return fail(engine, GW_ERR_TIMEOUT, peer, "rank %d: entered the call, then silent for %.1f s",
-                peer, silence);
+    return gw__engine_fail(engine, GW_ERR_TIMEOUT, peer,
+                           "rank %d: entered the call, then silent for %.1f s", peer, silence);
 }
 
 static void cancel_all(gw__engine_t *engine)
@@ -329,7 +344,7 @@ static void begin(gw__engine_t *engine, const gw__engine_call_t *call)
     memset(engine->expected, 0, (size_t)engine->size * sizeof *engine->expected);
     memset(engine->heard, 0, (size_t)engine->size * sizeof *engine->heard);
     engine->next_round = engine->done_rounds = 0;
-    engine->missing = 0;
+    engine->missing = engine->open = 0;
     engine->encode_ns = engine->decode_ns = engine->wait_ns = 0;
     engine->told_late = false;
     engine->silence_ns = 0;
@@ -339,7 +354,8 @@ static void begin(gw__engine_t *engine, const gw__engine_call_t *call)
 static gw_status_t run(gw__engine_t *engine)
 {
     int idle = 0, passes = 0;
-    while (engine->done_rounds < engine->call->plan.rounds) {
+    gw__closing_begin(engine);
+    while (engine->done_rounds < engine->call->plan.rounds || engine->open > 0) {
         bool moved;
         gw_status_t status = pass(engine, &moved);
         if (status != GW_OK)
@@ -365,11 +381,14 @@ gw_status_t gw__engine_run(gw__engine_t *engine, const gw__engine_call_t *call,
     begin(engine, call);
     gw_status_t status = gw__engine_reserve(engine, call);
     if (status != GW_OK)
-        fail(engine, status, -1, "no memory for the frames of %zu elements", call->plan.chunk);
+        gw__engine_fail(engine, status, -1, "no memory for the frames of %zu elements",
+                        call->plan.chunk);
     else
         status = run(engine);
-    if (status != GW_OK)
+    if (status != GW_OK) {
         cancel_all(engine);
+        gw__closing_abort(engine, status);
+    }
     fill_times(engine, &engine->figures);
     *figures = engine->figures;
     return status;

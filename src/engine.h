@@ -44,6 +44,19 @@ typedef struct gw__round {
     float *sum;
 } gw__round_t;
 
+/* What a rank that failed tells the others: why, and whom it blames (-1: nobody, or its own self).
+ */
+typedef struct gw__notice {
+    int32_t status, blamed;
+} gw__notice_t;
+
+/* The end of a call with one peer. */
+typedef struct gw__closing {
+    gw_request_t send, recv;
+    bool takes_part, told, heard; /* in this call; closing message sent; theirs received */
+    gw__notice_t in, out;
+} gw__closing_t;
+
 typedef struct gw__engine {
     gw_context_t *context;
     const gw_transport_t *transport;
@@ -64,6 +77,8 @@ typedef struct gw__engine {
     const gw__engine_call_t *call;
     gw__engine_figures_t figures;
     uint32_t next_round, done_rounds;
+    gw__closing_t *closing;     /* per rank */
+    int open;                   /* peers whose closing is not over */
     bool *arrived, *expected;   /* peers that have sent something in this call; peers that will */
     int missing;                /* peers expected and not arrived */
     int64_t *heard;             /* when a message of each peer came last */
@@ -91,6 +106,16 @@ void gw__engine_free(gw__engine_t *engine);
 gw_status_t gw__engine_run(gw__engine_t *engine, const gw__engine_call_t *call,
                            gw__engine_figures_t *figures);
 
+/* Notes the first failure of a call: its sentence and the rank it is about (-1: none). */
+gw_status_t gw__engine_fail(gw__engine_t *engine, gw_status_t status, int peer, const char *format,
+                            ...) GW_PRINTF(4, 5);
+
+/* Something came from `peer`: it has entered the call, and is not silent. */
+void gw__engine_heard(gw__engine_t *engine, int peer);
+
+/* A message tag: call, round, stage. */
+uint64_t gw__engine_tag(const gw__engine_call_t *call, uint32_t round, gw__stage_t stage);
+
 /* Executes one computing task (everything but SEND and RECV) of a round. */
 gw_status_t gw__engine_compute(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task);
 
@@ -99,5 +124,20 @@ uint8_t *gw__engine_frame(const gw__engine_t *engine, const gw__round_t *round,
 
 /* Lays out the working memory for a call. */
 gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *call);
+
+/*
+ * How a call ends. A transport may call a message done while its last bytes still need this rank to
+ * leave, so a rank stays until every peer has said that it has everything. The receives for that
+ * stand from the beginning: a peer that fails says so in the same message, and nobody waits for it
+ * or takes a result that it does not have.
+ *
+ * begin posts the receives. tell, once all rounds are done, sends the closing messages. step takes
+ * in what came; *moved tells whether anything did. abort, after a failure, tells the others with
+ * `status` and ends all requests.
+ */
+void gw__closing_begin(gw__engine_t *engine);
+void gw__closing_tell(gw__engine_t *engine);
+gw_status_t gw__closing_step(gw__engine_t *engine, bool *moved);
+void gw__closing_abort(gw__engine_t *engine, gw_status_t status);
 
 #endif

@@ -69,6 +69,14 @@ uint32_t gw__plan_round(const gw__plan_t *plan, uint32_t k, gw__task_t *out)
                                         : gw__plan_gather_round(plan, k, out);
 }
 
+/* The owner of a shard exchanges with everybody; `gather` has one shard, which all own. */
+bool gw__plan_exchanges(const gw__plan_t *plan, int peer)
+{
+    size_t first, count;
+    return gw__plan_chunk(plan, plan->rank, 0, &first, &count) ||
+           gw__plan_chunk(plan, peer, 0, &first, &count);
+}
+
 const char *gw__plan_kind_name(gw_plan_kind_t kind)
 {
     return kind == GW_PLAN_DIRECT ? "direct" : "gather";

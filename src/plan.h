@@ -62,8 +62,12 @@ void gw__plan_init(gw__plan_t *plan, gw_plan_kind_t kind, int rank, int size, si
 uint32_t gw__plan_max_tasks(gw_plan_kind_t kind, int size);
 uint32_t gw__plan_max_buffers(gw_plan_kind_t kind, int size);
 
-/* Writes the tasks of round k; returns their number. Tasks come after those that they depend on. */
+/* Writes the tasks of round k < rounds; returns their number. Tasks come after those that they
+ * depend on. */
 uint32_t gw__plan_round(const gw__plan_t *plan, uint32_t k, gw__task_t *out);
+
+/* Whether this rank and `peer` exchange frames in this call. Symmetrical. */
+bool gw__plan_exchanges(const gw__plan_t *plan, int peer);
 
 /* First element of a shard; shard `size` ends at count. */
 size_t gw__plan_shard(const gw__plan_t *plan, int shard);

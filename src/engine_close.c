@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a call: closing messages to and from every peer that took part. */
+#include <string.h>
+
+#include "engine.h"
+
+enum {
+    ABORT_TURNS = 100,    /* how often abort looks whether its last messages are out, */
+    ABORT_WAIT_US = 1000, /* and how long it waits in between */
+};
+
+static uint64_t closing_tag(const gw__engine_t *engine)
+{
+    return gw__engine_tag(engine->call, engine->call->plan.rounds, GW__PULL);
+}
+
+void gw__closing_begin(gw__engine_t *engine)
+{
+    engine->open = 0;
+    for (int r = 0; r < engine->size; r++) {
+        gw__closing_t *c = &engine->closing[r];
+        memset(c, 0, sizeof *c);
+        c->takes_part = r != engine->rank && gw__plan_exchanges(&engine->call->plan, r);
+        if (!c->takes_part)
+            continue;
+        engine->open++;
+        engine->transport->recv(engine->link, r, closing_tag(engine), &c->in, sizeof c->in,
+                                &c->recv);
+    }
+}
+
+/* An empty message: all is well. */
+void gw__closing_tell(gw__engine_t *engine)
+{
+    for (int j = 1; j < engine->size && engine->open > 0; j++) {
+        int peer = (engine->rank + j) % engine->size;
+        gw__closing_t *c = &engine->closing[peer];
+        if (!c->takes_part || c->told)
+            continue;
+        c->told = true;
+        engine->transport->send(engine->link, peer, closing_tag(engine), &c->out, 0, &c->send);
+    }
+}
+
+/* A peer has given up. Whom it blames is blamed here too, unless that is this rank. */
+static gw_status_t take_notice(gw__engine_t *engine, int peer, const gw__closing_t *c)
+{
+    gw_status_t why = (gw_status_t)c->in.status;
+    int blamed = c->in.blamed;
+    bool third = c->recv.length == sizeof c->in && blamed >= 0 && blamed < engine->size &&
+                 blamed != engine->rank && blamed != peer;
+    if (!third)
+        return gw__engine_fail(engine, GW_ERR_PEER_FAILED, peer, "rank %d: gave the call up: %s",
+                               peer, gw_status_text(why));
+    bool of_peer = why <= GW_ERR_PEER_FAILED && why > GW_ERR_INTERNAL;
+    return gw__engine_fail(engine, of_peer ? why : GW_ERR_PEER_FAILED, blamed,
+                           "rank %d: %s, says rank %d", blamed, gw_status_text(why), peer);
+}
+
+/* Looks at one peer's messages; *moved is set when one of them is new. */
+static gw_status_t look(gw__engine_t *engine, int peer, bool *moved)
+{
+    gw__closing_t *c = &engine->closing[peer];
+    bool heard = c->heard;
+    if (!c->heard && c->recv.status != GW_IN_PROGRESS) {
+        if (c->recv.status != GW_OK)
+            return gw__engine_fail(engine, c->recv.status, peer, "rank %d: %s", peer,
+                                   gw_status_text(c->recv.status));
+        c->heard = true;
+        gw__engine_heard(engine, peer);
+        if (c->recv.length > 0)
+            return take_notice(engine, peer, c);
+    }
+    if (c->told && c->send.status != GW_OK && c->send.status != GW_IN_PROGRESS)
+        return gw__engine_fail(engine, c->send.status, peer, "rank %d: %s", peer,
+                               gw_status_text(c->send.status));
+    bool over = c->heard && c->told && c->send.status == GW_OK;
+    *moved |= over || c->heard != heard;
+    if (over) {
+        c->takes_part = false;
+        engine->open--;
+    }
+    return GW_OK;
+}
+
+gw_status_t gw__closing_step(gw__engine_t *engine, bool *moved)
+{
+    gw_status_t status = GW_OK;
+    for (int r = 0; r < engine->size && status == GW_OK; r++)
+        if (engine->closing[r].takes_part)
+            status = look(engine, r, moved);
+    return status;
+}
+
+static bool under_way(const gw__engine_t *engine)
+{
+    for (int r = 0; r < engine->size; r++)
+        if (engine->closing[r].takes_part && engine->closing[r].told &&
+            engine->closing[r].send.status == GW_IN_PROGRESS)
+            return true;
+    return false;
+}
+
+/* Whoever failed is told as well: it may live and be the one with the broken route. */
+void gw__closing_abort(gw__engine_t *engine, gw_status_t status)
+{
+    if (engine->open == 0)
+        return;
+    for (int r = 0; r < engine->size; r++) {
+        gw__closing_t *c = &engine->closing[r];
+        if (!c->takes_part || c->told)
+            continue;
+        c->told = true;
+        c->out = (gw__notice_t){status, engine->failed_rank};
+        engine->transport->send(engine->link, r, closing_tag(engine), &c->out, sizeof c->out,
+                                &c->send);
+    }
+    for (int i = 0; i < ABORT_TURNS && under_way(engine); i++)
+        if (engine->transport->progress(engine->link) == 0)
+            engine->transport->wait(engine->link, ABORT_WAIT_US);
+    for (int r = 0; r < engine->size; r++) {
+        gw__closing_t *c = &engine->closing[r];
+        if (!c->takes_part)
+            continue;
+        engine->transport->cancel(engine->link, &c->recv);
+        if (c->told)
+            engine->transport->cancel(engine->link, &c->send);
+    }
+}
