@@ -31,8 +31,9 @@ SETTLING_STEPS = 5  # not timed: first touches of memory, connections
 
 
 class Gradients:
-    """All gradients in one buffer, last parameter first (the order in which backward makes them), cut into buckets of
-    about BUCKET_BYTES at parameter borders. autograd adds into it; a bucket is summed over the ranks in place."""
+    """All gradients in one buffer, last parameter first (the order in which backward makes them), cut at parameter
+    borders into buckets of up to BUCKET_BYTES; a larger parameter is a bucket by itself. autograd adds into it; a bucket
+    is summed over the ranks in place."""
 
     def __init__(self, model, comm):
         self.comm = comm
@@ -40,11 +41,12 @@ class Gradients:
         self.flat = torch.zeros(sum(p.numel() for p in parameters))
         self.buckets, begin, end = [], 0, 0
         for parameter in parameters:
-            parameter.grad = self.flat[end : end + parameter.numel()].view_as(parameter)
-            end += parameter.numel()
-            if (end - begin) * 4 >= BUCKET_BYTES or end == len(self.flat):
+            if end > begin and (end - begin + parameter.numel()) * 4 > BUCKET_BYTES:
                 self.buckets.append(self.flat[begin:end].numpy())
                 begin = end
+            parameter.grad = self.flat[end : end + parameter.numel()].view_as(parameter)
+            end += parameter.numel()
+        self.buckets.append(self.flat[begin:end].numpy())
 
     def reduce(self):
         """Leaves the ranks' mean in place; returns the seconds spent in all-reduce."""
