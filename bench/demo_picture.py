@@ -61,7 +61,7 @@ def draw_bytes(axes, report):
     megabytes = {kind: report[kind]["wire_bytes"] / 1e6 for kind in ("plain", "compressed")}
     bar_pair(axes, report, megabytes, "{:.0f} MB" if megabytes["plain"] > 1000 else "{:.1f} MB")
     axes.set_ylabel("MB sent by a rank, whole run")
-    axes.set_title(f"Bytes: {report['wire_ratio']:.1f} x fewer", loc="left")
+    axes.set_title(f"Bytes: {report['wire_ratio']:.2f} x fewer", loc="left")
 
 
 def draw_times(axes, report):
