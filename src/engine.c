@@ -19,6 +19,7 @@ enum {
     SPINS = 64,          /* passes without an event before the engine sleeps */
     SLEEP_US = 1000,     /* longest sleep: bounds how late a timeout is noticed */
     LATE_WARNING_S = 10, /* a peer that has not entered the call earns a warning after this */
+    LAST_TURNS = 4,      /* progress before a call returns */
     LOOK_EVERY = 4096,   /* passes after which silence is judged even if the transport is busy */
     STANDSTILL_MS =
         500, /* longer between two looks: this process itself was stopped or computing */
@@ -372,6 +373,9 @@ static gw_status_t run(gw__engine_t *engine)
         if (status != GW_OK)
             return status;
     }
+    /* The last closing message of this rank may still be queued: nothing is in its way now. */
+    for (int i = 0; i < LAST_TURNS; i++)
+        engine->transport->progress(engine->link);
     return GW_OK;
 }
 

@@ -30,7 +30,6 @@ typedef struct ucx_op {
     bool receive;
     struct ucx_op *after; /* in the link's `done` list */
     bool done;            /* UCX has finished it; its owner does not know yet */
-    bool held;            /* done, but waits until the endpoint is flushed */
     gw_status_t result;   /* what it ended with; when done */
     gw_status_t verdict;  /* what the request ends with when UCX calls it cancelled */
 } ucx_op_t;
@@ -38,13 +37,10 @@ typedef struct ucx_op {
 struct ucx_peer {
     gw_link_t *link;
     int rank;
-    ucp_ep_h ep;      /* NULL before the first message and after a failure */
-    gw_status_t lost; /* GW_OK, or why this peer can no longer be used */
-    bool news;        /* `lost` was set by UCX's callback and not acted upon yet */
-    bool local;       /* shares memory with us: see gw__ucx_peer_open */
-    bool unflushed;   /* something was sent since the last flush */
-    ucx_op_t *held;   /* waits for a flush, over TCP not longer than this: */
-    uint64_t held_until;
+    ucp_ep_h ep;         /* NULL before the first message and after a failure */
+    gw_status_t lost;    /* GW_OK, or why this peer can no longer be used */
+    bool news;           /* `lost` was set by UCX's callback and not acted upon yet */
+    bool local;          /* shares memory with us: see gw__ucx_peer_open */
     bool eager;          /* over TCP: no rendezvous, see configure_tcp */
     int watch;           /* descriptor that is readable once the peer's process ended; -1: none */
     const void *address; /* its ucp worker address */
@@ -63,7 +59,6 @@ struct gw_link {
     void *addresses; /* memory behind the peers' `address` */
     ucx_op_t *free_ops;
     ucx_op_t *done;      /* see put_aside */
-    int holding;         /* peers with a held operation */
     ucx_slab_t *slabs;   /* memory of all ops */
     int events;          /* completions since the last progress() */
     int closing;         /* flushes and closes of endpoints under way */

@@ -181,12 +181,14 @@ void gw__ucx_peers_close(gw_link_t *link, uint64_t until)
     for (int i = 0; i < link->params.size; i++)
         if (link->peers[i].ep && link->peers[i].lost == GW_OK)
             count(link, ucp_ep_flush_nbx(link->peers[i].ep, &param));
-    progress_closing(link, until);
+    /* A flush can need the peer's help, who may be elsewhere; who keeps the contract has nothing
+     * left to send. */
+    uint64_t soon = gw__ucx_now() + DROP_NS;
+    progress_closing(link, until < soon ? until : soon);
     for (int i = 0; i < link->params.size; i++)
         ep_drop(&link->peers[i]);
     /* Closing by force needs no peer, but some turns of progress. */
-    uint64_t least = gw__ucx_now() + DROP_NS;
-    progress_closing(link, until > least ? until : least);
+    progress_closing(link, gw__ucx_now() + DROP_NS);
 }
 
 /* Adds "tcp/eth0" of a line like "lane[0]:  1:tcp/eth0.0 md[1] -> ..." unless it is there already.

@@ -12,7 +12,6 @@
 #define CANCEL_NS                                                                                  \
     UINT64_C(1000000000) /* how long cancel() waits before it gives the peer up, and once more     \
                             after that */
-#define HOLD_NS  UINT64_C(250000000) /* how long a flush over TCP may keep an operation */
 #define WATCH_NS UINT64_C(100000000) /* how often the processes of peers are looked at */
 
 /* Operations come from slabs and go back to a free list: nothing is allocated once a link has been
@@ -81,40 +80,19 @@ static void op_delist(ucx_op_t *op)
         op->peer->ops = op->next;
 }
 
-static void on_flushed(void *request, ucs_status_t status, void *op);
-
 /*
- * The end of an operation, as its owner sees it.
- *
- * UCX calls a message done while parts of it, or the answer that the peer waits for, are still in
- * its queues. Who then does something else (computes, or waits for the same peer in MPI) does not
- * progress, and the peer never gets them. So the last operation under way with a peer ends only
- * when everything to that peer has left the process.
+ * The end of an operation, as its owner sees it. Parts of a sent message may still be in UCX's
+ * queues; a flush would tell, but over TCP it waits for an answer of the peer, who may be waiting
+ * for nothing any more. Whoever sends keeps progressing until the peer has confirmed (see the
+ * contract).
  */
 static void op_end(ucx_op_t *op)
 {
-    ucx_peer_t *peer = op->peer;
-    bool last = !op->next && !op->prev;
-    if (last && peer->unflushed && peer->ep && peer->lost == GW_OK && op->result == GW_OK) {
-        ucp_request_param_t param = {.op_attr_mask =
-                                         UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                                     .cb.send = on_flushed,
-                                     .user_data = op};
-        peer->unflushed = false;
-        op->done = true;
-        op->held = UCS_PTR_IS_PTR(ucp_ep_flush_nbx(peer->ep, &param));
-        if (op->held) {
-            peer->held = op;
-            peer->held_until = gw__ucx_now() + HOLD_NS;
-            peer->link->holding++;
-            return;
-        }
-    }
     op_delist(op);
     op->req->handle = NULL;
     op->req->status = op->result;
-    peer->link->events++;
-    op_put(peer->link, op);
+    op->peer->link->events++;
+    op_put(op->peer->link, op);
 }
 
 /* UCX's callbacks only put operations aside: what follows may call UCX again. */
@@ -136,35 +114,6 @@ static void end_done(gw_link_t *link)
     }
 }
 
-static void unhold(ucx_peer_t *peer)
-{
-    if (peer->held)
-        peer->link->holding--;
-    peer->held = NULL;
-}
-
-static void on_flushed(void *request, ucs_status_t status, void *arg)
-{
-    ucx_op_t *op = arg;
-    ucp_request_free(request);
-    if (!op->req)
-        return;
-    unhold(op->peer);
-    put_aside(op);
-}
-
-/* While a connection is set up, a flush over TCP can wait for a peer that has all it needs and does
- * not progress. */
-static void release_held(gw_link_t *link)
-{
-    uint64_t now = gw__ucx_now();
-    for (int i = 0; i < link->params.size && link->holding > 0; i++) {
-        ucx_peer_t *peer = &link->peers[i];
-        if (peer->held && !peer->local && now >= peer->held_until)
-            gw__ucx_op_abandon(peer->held);
-    }
-}
-
 /* The end of an operation that UCX had kept: called by UCX inside ucp_worker_progress and a few
  * others. */
 static void op_done(ucx_op_t *op, void *request, ucs_status_t status, size_t length)
@@ -179,14 +128,11 @@ static void op_done(ucx_op_t *op, void *request, ucs_status_t status, size_t len
         op->result = GW_ERR_PEER_FAILED;
     op->req->length = length;
     op->request = NULL;
-    op->peer->unflushed = true;
     put_aside(op);
 }
 
 void gw__ucx_op_abandon(ucx_op_t *op)
 {
-    if (op == op->peer->held)
-        unhold(op->peer);
     op_delist(op);
     op->req->handle = NULL;
     op->req->status = op->done ? op->result : op->verdict;
@@ -246,7 +192,6 @@ static gw_status_t begun(ucx_op_t *op, gw_request_t *req, ucs_status_ptr_t reque
     op->result = gw__ucx_status(UCS_PTR_STATUS(request));
     if (op->result == GW_ERR_IO || op->result == GW_ERR_CANCELED)
         op->result = GW_ERR_PEER_FAILED;
-    op->peer->unflushed = true;
     req->handle = op;
     op_end(op);
     return req->status;
@@ -326,8 +271,6 @@ int gw__ucx_progress(gw_link_t *link)
         return events_of(link);
     unsigned moved = ucp_worker_progress(link->worker);
     end_done(link);
-    if (link->holding > 0 && moved == 0)
-        release_held(link);
     if (link->news || (moved == 0 && gw__ucx_now() >= link->next_watch)) {
         link->next_watch = gw__ucx_now() + WATCH_NS;
         gw__ucx_peers_check(link);

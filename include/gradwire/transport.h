@@ -5,33 +5,34 @@
 
 #include <gradwire/types.h>
 
-#define GW_TRANSPORT_ABI 1
+#define GW_TRANSPORT_ABI         1
 #define GW_TRANSPORT_ADDRESS_MAX 4096 /* bytes of one rank's address */
-#define GW_TAG_BITS 48                /* usable bits of a tag */
+#define GW_TAG_BITS              48   /* usable bits of a tag */
 
 /* One rank's end of a communicator: made by open(), used by one thread at a time. */
 typedef struct gw_link gw_link_t;
 
 /*
- * A send or a receive under way. The caller owns the memory and leaves it in place until `status` is
- * no longer GW_IN_PROGRESS. All fields belong to the transport until then.
+ * A send or a receive under way. The caller owns the memory and leaves it in place until `status`
+ * is no longer GW_IN_PROGRESS. All fields belong to the transport until then.
  */
 typedef struct gw_request {
     gw_status_t status; /* GW_IN_PROGRESS, then GW_OK or an error */
     int peer;
-    size_t length;   /* receive: bytes that arrived */
-    void *handle;    /* private to the transport */
+    size_t length;    /* receive: bytes that arrived */
+    void *handle;     /* private to the transport */
     uint64_t priv[6]; /* private to the transport */
 } gw_request_t;
 
 typedef struct gw_link_params {
     int rank, size;
-    const char *devices;   /* network interfaces to use, comma separated; NULL: the transport's choice */
+    const char
+        *devices; /* network interfaces to use, comma separated; NULL: the transport's choice */
     int port_min, port_max; /* of listening sockets; 0, 0: any */
-    double timeout;        /* seconds: bound of connect and close */
-    bool one_node;         /* all ranks share this node */
-    void *arg;             /* loopback: the gw_loopback_t */
-    gw_log_fn log;         /* never NULL */
+    double timeout;         /* seconds: bound of connect and close */
+    bool one_node;          /* all ranks share this node */
+    void *arg;              /* loopback: the gw_loopback_t */
+    gw_log_fn log;          /* never NULL */
     void *log_arg;
 } gw_link_params_t;
 
@@ -45,12 +46,16 @@ typedef struct gw_address {
  * A transport. Messages with equal (sender, receiver, tag) match in the order of posting; a message
  * never matches another tag or peer. A rank does not send to itself.
  *
- * Errors: GW_ERR_PEER_FAILED, GW_ERR_UNREACHABLE, GW_ERR_NO_MEMORY, GW_ERR_IO, GW_ERR_NO_DEVICE. An error
- * of one peer leaves the traffic with the others alone. Nothing here waits without bound, ends the
- * process, or touches signal actions and memory hooks of the process.
+ * A send is done when its buffer is free. Its last bytes may still need progress() on this rank to
+ * leave: whoever sends goes on progressing until the receiver has confirmed, before it does
+ * something else for long.
+ *
+ * Errors: GW_ERR_PEER_FAILED, GW_ERR_UNREACHABLE, GW_ERR_NO_MEMORY, GW_ERR_IO, GW_ERR_NO_DEVICE. An
+ * error of one peer leaves the traffic with the others alone. Nothing here waits without bound,
+ * ends the process, or touches signal actions and memory hooks of the process.
  */
 typedef struct gw_transport {
-    int abi; /* GW_TRANSPORT_ABI */
+    int abi;             /* GW_TRANSPORT_ABI */
     const char *name;    /* "ucx" */
     const char *summary; /* one line for people */
 
@@ -62,13 +67,14 @@ typedef struct gw_transport {
     /* This rank's address: at most *length bytes to `out`, *length set to the true size. */
     gw_status_t (*address)(gw_link_t *link, void *out, size_t *length);
 
-    /* Hands over all ranks' addresses (`size` entries, own one included; copied). Connections are opened
-     * on first use. Addresses come from peers: validate them. */
+    /* Hands over all ranks' addresses (`size` entries, own one included; copied). Connections are
+     * opened on first use. Addresses come from peers: validate them. */
     gw_status_t (*connect)(gw_link_t *link, const gw_address_t *addresses);
 
-    /* Start a message of `length` >= 0 bytes (send) or a receive of at most `capacity` bytes (recv). A message
-     * longer than `capacity` completes the receive with GW_ERR_FRAME_LENGTH. The result is in req->status,
-     * which may be final on return; the returned status is the same as req->status. */
+    /* Start a message of `length` >= 0 bytes (send) or a receive of at most `capacity` bytes
+     * (recv). A message longer than `capacity` completes the receive with GW_ERR_FRAME_LENGTH. The
+     * result is in req->status, which may be final on return; the returned status is the same as
+     * req->status. */
     gw_status_t (*send)(gw_link_t *link, int peer, uint64_t tag, const void *data, size_t length,
                         gw_request_t *req);
     gw_status_t (*recv)(gw_link_t *link, int peer, uint64_t tag, void *data, size_t capacity,
@@ -80,15 +86,15 @@ typedef struct gw_transport {
     /* Sleeps until progress() may have something to do, at most `timeout_us` microseconds. */
     void (*wait)(gw_link_t *link, int timeout_us);
 
-    /* Ends a request that is in progress: on return its status is final (GW_ERR_CANCELED unless it was
-     * done in time) and the transport does not touch its buffer any more. */
+    /* Ends a request that is in progress: on return its status is final (GW_ERR_CANCELED unless it
+     * was done in time) and the transport does not touch its buffer any more. */
     void (*cancel)(gw_link_t *link, gw_request_t *req);
 
     /* What carries the data to this peer, for people: "tcp/eth0", "sysv". Static until close. */
     const char *(*describe)(gw_link_t *link, int peer);
 
-    /* Sends what is left, closes, frees; also with dead peers within `timeout` of open(). No request may be
-     * in progress. `link` is gone afterwards whatever is returned. */
+    /* Sends what is left, closes, frees; also with dead peers within `timeout` of open(). No
+     * request may be in progress. `link` is gone afterwards whatever is returned. */
     gw_status_t (*close)(gw_link_t *link);
 } gw_transport_t;
 
@@ -99,15 +105,15 @@ typedef const gw_transport_t *(*gw_transport_module_fn)(void);
 /* The i-th built-in transport or module name, or NULL behind the last one. */
 GW_API const char *gw_transport_name_at(size_t i);
 
-/* The transport of this name; a module is loaded on first use and stays loaded. On error the reason in
- * `why`. GW_ERR_NOT_FOUND, GW_ERR_NO_MODULE. Any thread. */
+/* The transport of this name; a module is loaded on first use and stays loaded. On error the reason
+ * in `why`. GW_ERR_NOT_FOUND, GW_ERR_NO_MODULE. Any thread. */
 GW_API gw_status_t gw_transport_find(const char *name, const gw_transport_t **out, char *why,
                                      size_t why_size);
 
 /*
  * The loopback: ranks are threads of this process. One gw_loopback_t joins `size` ranks; pass it as
- * transport_arg of each rank's communicator, and gw_loopback_allgather with a gw_loopback_rank_t as the
- * out-of-band all-gather. Free it after the last rank closed its communicator.
+ * transport_arg of each rank's communicator, and gw_loopback_allgather with a gw_loopback_rank_t as
+ * the out-of-band all-gather. Free it after the last rank closed its communicator.
  */
 typedef struct gw_loopback gw_loopback_t;
 typedef struct gw_loopback_rank {
@@ -116,6 +122,7 @@ typedef struct gw_loopback_rank {
 } gw_loopback_rank_t;
 GW_API gw_status_t gw_loopback_create(int size, gw_loopback_t **out);
 GW_API void gw_loopback_free(gw_loopback_t *world);
-GW_API gw_status_t gw_loopback_allgather(void *loopback_rank, const void *mine, void *all, size_t bytes);
+GW_API gw_status_t gw_loopback_allgather(void *loopback_rank, const void *mine, void *all,
+                                         size_t bytes);
 
 #endif

@@ -265,7 +265,21 @@ static int part_flood(body_rank_t *me)
     return 0;
 }
 
-/* Once its own requests are final, a rank may stop progressing: nobody may depend on it then. */
+/* Both have told each other that they have everything: a few turns later nobody depends on the
+ * other's progress. */
+static int farewell(body_rank_t *me, int peer)
+{
+    parcel_t in = {0}, out = {0};
+    TRY(parcel_recv(me, &in, peer, 5, 0));
+    TRY(parcel_send(me, &out, peer, 5, 0, 0));
+    TRY(parcel_came(me, &in, 0, 0));
+    TRY(parcel_sent(me, &out));
+    for (int i = 0; i < 16; i++)
+        me->transport->progress(me->link);
+    return 0;
+}
+
+/* After a farewell a rank may stop progressing. */
 static int part_standstill(body_rank_t *me)
 {
     enum { COUNT = 20 };
@@ -285,6 +299,8 @@ static int part_standstill(body_rank_t *me)
             else
                 TRY(parcel_sent(me, &out[i]));
         }
+        if (peer < me->size)
+            TRY(farewell(me, peer));
         TRY(meet(me));
     }
     return 0;
@@ -395,8 +411,7 @@ static int part_wait(body_rank_t *me)
 
 #define PARTS(X)                                                                                   \
     X(sizes)                                                                                       \
-    X(order) X(tags) X(unexpected) X(flood) X(standstill) X(too_long) X(cancel) X(arguments)       \
-        X(wait)
+    X(order) X(tags) X(unexpected) X(flood) X(standstill) X(too_long) X(cancel) X(arguments) X(wait)
 
 const char *const body_parts[] = {
 #define PART_NAME(name) #name,
