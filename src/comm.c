@@ -91,7 +91,7 @@ static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t pla
                                 .dtype = call->dtype,
                                 .plan = plan,
                                 .count = call->count,
-                                .coder = coder ? gw__hash_text(coder->spec) : 0};
+                                .coder = gw__hash_text(coder->spec)};
 }
 
 static bool keeps_residual(const gw_coder_t *coder)
@@ -117,8 +117,6 @@ static gw_status_t run(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_kind_t 
     gw__residual_key_t key = residual_key(call, plan, coder);
     if (keeps_residual(coder))
         work.residual = gw__residual_acquire(&comm->residuals, &key, work.send, &slot);
-    else
-        gw__residual_note(&comm->residuals, &key);
     gw_status_t status = gw__engine_run(&comm->engine, &work, figures);
     if (status == GW_OK)
         return GW_OK;
@@ -219,12 +217,6 @@ gw_status_t gw_allreduce_with(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_
     if (!decision.compress)
         decision.reason = count_ == 0 ? GW_REASON_ZERO_COUNT : GW_REASON_SINGLE_RANK;
     return all_reduce(comm, &call, coder, &decision);
-}
-
-void gw_comm_note_call(gw_comm_t *comm, const gw_call_t *call)
-{
-    gw__residual_key_t key = residual_key(call, GW_PLAN_DIRECT, NULL);
-    gw__residual_note(&comm->residuals, &key);
 }
 
 void gw_comm_reset_residuals(gw_comm_t *comm)

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "memory.h"
+
 enum { WAITING, RUNNING, DONE };
 
 enum {
@@ -68,7 +70,7 @@ gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context,
 
 void gw__engine_free(gw__engine_t *engine)
 {
-    free(engine->memory);
+    gw__memory_unmap(engine->memory, engine->memory_bytes);
     free(engine->arrived);
     free(engine->expected);
     free(engine->heard);

@@ -6,6 +6,7 @@
 #include "engine.h"
 #include "hash.h"
 #include "kernels.h"
+#include "memory.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -50,9 +51,9 @@ gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *ca
         engine->window = call->plan.rounds;
     size_t bytes = lay_out(engine, call, engine->window, NULL);
     if (bytes > engine->memory_bytes) {
-        free(engine->memory);
+        gw__memory_unmap(engine->memory, engine->memory_bytes);
         engine->memory_bytes = 0;
-        engine->memory = aligned_alloc(ALIGNMENT, aligned(bytes));
+        engine->memory = gw__memory_map(bytes);
         if (!engine->memory)
             return GW_ERR_NO_MEMORY;
         engine->memory_bytes = bytes;

@@ -8,6 +8,7 @@
 
 #include "context_internal.h"
 #include "hash.h"
+#include "memory.h"
 
 /* How many calls in a row at unknown addresses it takes to believe that calls which all look the
  * same are one call of each step, at a new address every time. */
@@ -44,7 +45,7 @@ static void drop(gw__residual_store_t *store, int i)
     if (!slot->values)
         return;
     gw__context_give_residual(store->context, slot_bytes(slot));
-    free(slot->values);
+    gw__memory_unmap(slot->values, slot_bytes(slot));
     memset(slot, 0, sizeof *slot);
     store->resets++;
     /* The place will be another call's: the past must not lead there. */
@@ -101,6 +102,9 @@ static bool same_key(const gw__residual_key_t *a, const gw__residual_key_t *b)
     return a->collective == b->collective && a->op == b->op && a->dtype == b->dtype &&
            a->plan == b->plan && a->count == b->count && a->coder == b->coder;
 }
+
+/* Equal calls at one address within a step that are believed to be different buckets. */
+enum { SHARED_MAX = 16 };
 
 /* Longer runs say nothing more, and must not wrap round. */
 enum { RUN_MAX = 0x3FFFFFFF };
@@ -294,7 +298,7 @@ static int new_slot(gw__residual_store_t *store, const gw__residual_key_t *key, 
     if (!make_room(store, bytes, period))
         return -1;
     int i = free_entry(store);
-    float *values = i < 0 ? NULL : calloc(key->count, sizeof *values);
+    float *values = i < 0 ? NULL : gw__memory_map(bytes);
     if (!values) {
         gw__context_give_residual(store->context, bytes);
         return -1;
@@ -341,16 +345,32 @@ static int slot_of_uniform(gw__residual_store_t *store, const gw__residual_key_t
     return ++store->fresh > store->fresh_needed ? slot_of_period(store, 1, key) : -1;
 }
 
+/* How many of the last `period` calls had this place (signature and address). */
+static int calls_at(const gw__residual_store_t *store, uint32_t place, int period)
+{
+    int count = 0;
+    for (int p = 1; p <= period; p++)
+        count += store->address[store->end - (uint32_t)p] == place;
+    return count;
+}
+
 /*
  * In this order: the place in a sequence with stable addresses; the place in a sequence with
  * structure (more than one kind of call), because an allocator may hand yesterday's address of one
  * bucket to another; the address.
+ *
+ * Equal calls at one address within a period are either buckets that pass through one staging
+ * buffer, or one bucket in many steps with a rare call (an evaluation) between some of them.
+ * Nothing tells them apart, but residuals of their own for hundreds of steps would cost memory and
+ * delay the feedback: beyond SHARED_MAX it is one bucket.
  */
 static int find_slot(gw__residual_store_t *store, const gw__residual_key_t *key,
-                     const void *address, int stable, int by_signature)
+                     const void *address, uint32_t place, int stable, int by_signature)
 {
     if (stable == 0 && by_signature <= 1)
         return slot_of_uniform(store, key, address);
+    if (stable > SHARED_MAX && calls_at(store, place, stable) > SHARED_MAX)
+        return slot_of_address(store, key, address, 1);
     int period = stable > 0 ? stable : by_signature;
     int slot = slot_of_period(store, period, key);
     return slot >= 0 ? slot : slot_of_address(store, key, address, period);
@@ -362,7 +382,7 @@ float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_
     uint32_t signature = signature_of(key), where = place_of(signature, address);
     extend_runs(store, signature, where);
     int stable = stable_period(store), by_signature = stable > 0 ? 0 : volatile_period(store);
-    int slot = find_slot(store, key, address, stable, by_signature);
+    int slot = find_slot(store, key, address, where, stable, by_signature);
     if (slot < 0)
         slot = new_slot(store, key, stable > 0 ? stable : by_signature > 1 ? by_signature : 0);
     record(store, signature, where, slot);
@@ -378,12 +398,4 @@ float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_
     else if (store->fresh > store->fresh_needed)
         drop_stale(store, by_signature, run, uniform_confirmed(key));
     return slot < 0 ? NULL : store->slots[slot].values;
-}
-
-void gw__residual_note(gw__residual_store_t *store, const gw__residual_key_t *key)
-{
-    uint32_t signature = signature_of(key);
-    uint32_t where = place_of(signature, NULL);
-    extend_runs(store, signature, where);
-    record(store, signature, where, -1);
 }

@@ -63,9 +63,6 @@ void gw__residual_free(gw__residual_store_t *store);
 float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_t *key,
                             const void *address, int *slot);
 
-/* A call that keeps no residual, but is part of the sequence. */
-void gw__residual_note(gw__residual_store_t *store, const gw__residual_key_t *key);
-
 /* Sets a slot to zero after a call that failed; counted. Slot -1 is fine. */
 void gw__residual_reset(gw__residual_store_t *store, int slot);
 

@@ -65,10 +65,6 @@ GW_API const char *gw_comm_error(const gw_comm_t *comm);
 /* Rank that failed, or -1. */
 GW_API int gw_comm_failed_rank(const gw_comm_t *comm);
 
-/* Tells the residual store of a call of this communicator that was not compressed, so that it
- * recognises the repeating sequence of calls. Optional. */
-GW_API void gw_comm_note_call(gw_comm_t *comm, const gw_call_t *call);
-
 /* Drops all residuals (the next call starts without feedback). */
 GW_API void gw_comm_reset_residuals(gw_comm_t *comm);
 

@@ -77,7 +77,6 @@ const char *gw__pmpi_bind(void);
     X(decide)                                                                                      \
     X(comm_create)                                                                                 \
     X(comm_free)                                                                                   \
-    X(comm_note_call)                                                                              \
     X(allreduce)
 
 typedef struct gw__library {
