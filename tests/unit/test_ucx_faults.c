@@ -128,6 +128,7 @@ static void dead_in_the_middle(body_rank_t *me)
     me->transport = ucx();
     EXPECT(body_open(me) == 0, "open failed");
     greet(me, 1 - me->rank);
+    memset(big_out, 'x', sizeof(big_out));
     if (me->rank == 1) {
         me->transport->send(me->link, 0, 5, big_out, sizeof(big_out), &message);
         me->transport->progress(me->link);
@@ -135,7 +136,10 @@ static void dead_in_the_middle(body_rank_t *me)
     }
     me->transport->recv(me->link, 1, 5, big_in, sizeof(big_in), &message);
     gw_status_t status = body_finish(me, &message, 5);
-    EXPECT(status == GW_ERR_PEER_FAILED, "half a message: %s", gw_status_name(status));
+    /* Through shared memory the receiver reads by itself, and may be done before the sender's
+     * memory goes: then the message must be whole. */
+    bool whole = status == GW_OK && memcmp(big_in, big_out, sizeof(big_in)) == 0;
+    EXPECT(status == GW_ERR_PEER_FAILED || whole, "half a message: %s", gw_status_name(status));
     close_within(me, 5);
 }
 
