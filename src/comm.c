@@ -36,10 +36,12 @@ gw_status_t gw_comm_create(gw_context_t *context, const gw_comm_params_t *params
     comm->size = params->size;
     comm->failed_rank = -1;
     gw__residual_init(&comm->residuals, context);
-    gw_status_t status = params->size > 1 ? gw__comm_connect(comm, params) : GW_OK;
+    /* What can fail on one rank alone comes before the ranks agree. */
+    gw_status_t status = gw__engine_init(&comm->engine, context, comm->rank, comm->size);
+    if (status == GW_OK && params->size > 1)
+        status = gw__comm_connect(comm, params);
     if (status == GW_OK)
-        status = gw__engine_init(&comm->engine, context, comm->transport, comm->link, comm->rank,
-                                 comm->size, context->settings.timeout);
+        gw__engine_attach(&comm->engine, comm->transport, comm->link);
     if (status != GW_OK) {
         gw_context_log(context, GW_LOG_WARN, "communicator of %d ranks: %s", comm->size,
                        comm->error[0] ? comm->error : gw_status_text(status));

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "context_internal.h"
 #include "memory.h"
 
 enum { WAITING, RUNNING, DONE };
@@ -44,17 +45,13 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context,
-                            const gw_transport_t *transport, gw_link_t *link, int rank, int size,
-                            double timeout)
+gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context, int rank, int size)
 {
     memset(engine, 0, sizeof *engine);
     engine->context = context;
-    engine->transport = transport;
-    engine->link = link;
     engine->rank = rank;
     engine->size = size;
-    engine->timeout = timeout;
+    engine->timeout = context->settings.timeout;
     engine->failed_rank = -1;
     engine->memory_limit = MEMORY_LIMIT;
     engine->arrived = calloc((size_t)size, sizeof *engine->arrived);
@@ -66,6 +63,12 @@ gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context,
         return GW_ERR_NO_MEMORY;
     }
     return gw_coder_parse("raw", &engine->raw, NULL, 0);
+}
+
+void gw__engine_attach(gw__engine_t *engine, const gw_transport_t *transport, gw_link_t *link)
+{
+    engine->transport = transport;
+    engine->link = link;
 }
 
 void gw__engine_free(gw__engine_t *engine)

@@ -93,10 +93,9 @@ typedef struct gw__engine {
     char error[256];
 } gw__engine_t;
 
-/* GW_ERR_NO_MEMORY. The link stays the caller's. */
-gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context,
-                            const gw_transport_t *transport, gw_link_t *link, int rank, int size,
-                            double timeout);
+/* GW_ERR_NO_MEMORY. Before the first call, attach gives it the link, which stays the caller's. */
+gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context, int rank, int size);
+void gw__engine_attach(gw__engine_t *engine, const gw_transport_t *transport, gw_link_t *link);
 void gw__engine_free(gw__engine_t *engine);
 
 /*

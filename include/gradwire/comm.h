@@ -68,7 +68,8 @@ GW_API int gw_comm_failed_rank(const gw_comm_t *comm);
 /* Drops all residuals (the next call starts without feedback). */
 GW_API void gw_comm_reset_residuals(gw_comm_t *comm);
 
-/* What carries the data to `peer` ("ucx tcp/eth0"); valid until the communicator is freed. */
+/* What carries the data to `peer` ("ucx tcp/eth0"); valid until the next call of this function on
+ * the communicator. */
 GW_API const char *gw_comm_describe(gw_comm_t *comm, int peer);
 
 GW_API void gw_comm_stats(const gw_comm_t *comm, gw_stats_t *out);
