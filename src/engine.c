@@ -317,9 +317,7 @@ static gw_status_t judge_silence(gw__engine_t *engine)
     }
     if (silence < engine->timeout)
         return GW_OK;
-    int peer = silent_peer(engine);
-    return gw__engine_fail(engine, GW_ERR_TIMEOUT, peer,
-                           "rank %d: entered the call, then silent for %.1f s", peer, silence);
+    return gw__closing_blame(engine, silent_peer(engine), silence);
 }
 
 static void cancel_all(gw__engine_t *engine)
@@ -360,7 +358,6 @@ static void begin(gw__engine_t *engine, const gw__engine_call_t *call)
 static gw_status_t run(gw__engine_t *engine)
 {
     int idle = 0, passes = 0;
-    gw__closing_begin(engine);
     while (engine->done_rounds < engine->call->plan.rounds || engine->open > 0) {
         bool moved;
         gw_status_t status = pass(engine, &moved);
@@ -388,6 +385,7 @@ gw_status_t gw__engine_run(gw__engine_t *engine, const gw__engine_call_t *call,
                            gw__engine_figures_t *figures)
 {
     begin(engine, call);
+    gw__closing_begin(engine);
     gw_status_t status = gw__engine_reserve(engine, call);
     if (status != GW_OK)
         gw__engine_fail(engine, status, -1, "no memory for the frames of %zu elements",

@@ -131,12 +131,13 @@ gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *ca
  * or takes a result that it does not have.
  *
  * begin posts the receives. tell, once all rounds are done, sends the closing messages. step takes
- * in what came; *moved tells whether anything did. abort, after a failure, tells the others with
- * `status` and ends all requests.
+ * in what came; *moved tells whether anything did. blame, when silence has lasted too long, finds
+ * out whose it is. abort, after a failure, tells the others with `status` and ends all requests.
  */
 void gw__closing_begin(gw__engine_t *engine);
 void gw__closing_tell(gw__engine_t *engine);
 gw_status_t gw__closing_step(gw__engine_t *engine, bool *moved);
+gw_status_t gw__closing_blame(gw__engine_t *engine, int suspect, double silence);
 void gw__closing_abort(gw__engine_t *engine, gw_status_t status);
 
 #endif

@@ -5,8 +5,9 @@
 #include "engine.h"
 
 enum {
-    ABORT_TURNS = 100,    /* how often abort looks whether its last messages are out, */
-    ABORT_WAIT_US = 1000, /* and how long it waits in between */
+    TURN_US = 1000,        /* longest sleep while waiting for last messages */
+    ABORT_TURNS = 100,     /* how often abort looks whether its own are out */
+    ROLL_CALL_TURNS = 400, /* how often a rank that waits in vain looks who else does */
 };
 
 static uint64_t closing_tag(const gw__engine_t *engine)
@@ -42,14 +43,59 @@ void gw__closing_tell(gw__engine_t *engine)
     }
 }
 
+/* Tells the others that this rank gives up, each once. */
+static void give_notice(gw__engine_t *engine, gw_status_t status, int blamed)
+{
+    for (int r = 0; r < engine->size; r++) {
+        gw__closing_t *c = &engine->closing[r];
+        if (!c->takes_part || c->told)
+            continue;
+        c->told = true;
+        c->out = (gw__notice_t){status, blamed};
+        engine->transport->send(engine->link, r, closing_tag(engine), &c->out, sizeof c->out,
+                                &c->send);
+    }
+}
+
+/* One turn of progress, or a short sleep. */
+static void turn(gw__engine_t *engine)
+{
+    if (engine->transport->progress(engine->link) == 0)
+        engine->transport->wait(engine->link, TURN_US);
+}
+
+/*
+ * Somebody is silent. Who waits for the silent one is itself heard no more, so the last message
+ * tells little: all who wait say so, and whoever says nothing is the one. `suspect` is blamed if
+ * that leaves several, or nobody.
+ */
+gw_status_t gw__closing_blame(gw__engine_t *engine, int suspect, double silence)
+{
+    give_notice(engine, GW_ERR_TIMEOUT, -1);
+    for (int i = 0; i < ROLL_CALL_TURNS; i++)
+        turn(engine);
+    int blamed = -1;
+    for (int r = 0; r < engine->size; r++) {
+        const gw__closing_t *c = &engine->closing[r];
+        bool quiet = c->takes_part && !c->heard && c->recv.status != GW_OK;
+        if (quiet && (blamed < 0 || r == suspect))
+            blamed = r;
+    }
+    if (blamed < 0)
+        blamed = suspect;
+    return gw__engine_fail(engine, GW_ERR_TIMEOUT, blamed,
+                           "rank %d: entered the call, then silent for %.1f s", blamed, silence);
+}
+
 /* A peer has given up. Whom it blames is blamed here too, unless that is this rank. */
 static gw_status_t take_notice(gw__engine_t *engine, int peer, const gw__closing_t *c)
 {
     gw_status_t why = (gw_status_t)c->in.status;
     int blamed = c->in.blamed;
-    bool third = c->recv.length == sizeof c->in && blamed >= 0 && blamed < engine->size &&
-                 blamed != engine->rank && blamed != peer;
-    if (!third)
+    bool whole = c->recv.length == sizeof c->in;
+    if (whole && why == GW_ERR_TIMEOUT && blamed < 0)
+        return gw__closing_blame(engine, -1, engine->timeout);
+    if (!whole || blamed < 0 || blamed >= engine->size || blamed == engine->rank || blamed == peer)
         return gw__engine_fail(engine, GW_ERR_PEER_FAILED, peer, "rank %d: gave the call up: %s",
                                peer, gw_status_text(why));
     bool of_peer = why <= GW_ERR_PEER_FAILED && why > GW_ERR_INTERNAL;
@@ -106,18 +152,9 @@ void gw__closing_abort(gw__engine_t *engine, gw_status_t status)
 {
     if (engine->open == 0)
         return;
-    for (int r = 0; r < engine->size; r++) {
-        gw__closing_t *c = &engine->closing[r];
-        if (!c->takes_part || c->told)
-            continue;
-        c->told = true;
-        c->out = (gw__notice_t){status, engine->failed_rank};
-        engine->transport->send(engine->link, r, closing_tag(engine), &c->out, sizeof c->out,
-                                &c->send);
-    }
+    give_notice(engine, status, engine->failed_rank);
     for (int i = 0; i < ABORT_TURNS && under_way(engine); i++)
-        if (engine->transport->progress(engine->link) == 0)
-            engine->transport->wait(engine->link, ABORT_WAIT_US);
+        turn(engine);
     for (int r = 0; r < engine->size; r++) {
         gw__closing_t *c = &engine->closing[r];
         if (!c->takes_part)
