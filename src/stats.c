@@ -86,39 +86,6 @@ void gw__stats_book_clear(gw__stats_book_t *book)
     }
 }
 
-/* Bytes of the UTF-8 sequence at `c`, 0 when it is none: names come from applications, and may have
- * been cut. */
-static int utf8_length(const unsigned char *c)
-{
-    int n = c[0] < 0x80 ? 1 : c[0] >= 0xC2 && c[0] < 0xE0 ? 2 : (c[0] & 0xF0) == 0xE0 ? 3 : 0;
-    if (c[0] >= 0xF0 && c[0] <= 0xF4)
-        n = 4;
-    for (int i = 1; i < n; i++)
-        if ((c[i] & 0xC0) != 0x80)
-            return 0;
-    bool overlong = (c[0] == 0xE0 && c[1] < 0xA0) || (c[0] == 0xF0 && c[1] < 0x90);
-    bool outside = (c[0] == 0xED && c[1] >= 0xA0) || (c[0] == 0xF4 && c[1] >= 0x90);
-    return overlong || outside ? 0 : n;
-}
-
-void gw__json_string(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c;) {
-        int n = utf8_length(c);
-        if (*c == '"' || *c == '\\')
-            fprintf(out, "\\%c", *c);
-        else if (*c < 0x20)
-            fprintf(out, "\\u%04x", *c);
-        else if (n == 0)
-            fputs("\\ufffd", out);
-        else
-            fwrite(c, 1, (size_t)n, out);
-        c += n > 0 ? n : 1;
-    }
-    fputc('"', out);
-}
-
 static void print_reasons(const gw_stats_t *s, FILE *out)
 {
     bool first = true;
@@ -155,13 +122,13 @@ static void print_page(const gw__stats_page_t *page, bool first, FILE *out)
 {
     fprintf(out, "%s{\"id\": %" PRIu32 ", \"size\": %d, \"name\": ", first ? "" : ", ", page->id,
             page->size);
-    gw__json_string(out, page->name);
+    gw_json_string(out, page->name);
     fputs(", \"codec\": ", out);
-    gw__json_string(out, page->codec);
+    gw_json_string(out, page->codec);
     fputs(", \"transport\": ", out);
-    gw__json_string(out, page->transport);
+    gw_json_string(out, page->transport);
     fputs(", \"plan\": ", out);
-    gw__json_string(out, page->plan);
+    gw_json_string(out, page->plan);
     fputs(", ", out);
     print_classes(page, out);
     fputs("}", out);

@@ -57,7 +57,4 @@ void gw__stats_print(const gw__stats_book_t *book, FILE *out);
 /* Replaces the file of GRADWIRE_STATS (`pattern`, with %r for the rank) atomically. GW_ERR_IO. */
 gw_status_t gw__stats_write(const gw__stats_book_t *book, const char *pattern);
 
-/* Writes a JSON string literal. */
-void gw__json_string(FILE *out, const char *text);
-
 #endif

@@ -3,6 +3,8 @@
 #ifndef GRADWIRE_CONTEXT_H
 #define GRADWIRE_CONTEXT_H
 
+#include <stdio.h>
+
 #include <gradwire/types.h>
 
 /* Library version, and the revision of everything that ranks exchange: ranks of different wire
@@ -136,5 +138,9 @@ GW_API void gw_context_set_rank(gw_context_t *context, int rank, int size);
 
 /* Writes the stats file now (write and rename); does nothing when GRADWIRE_STATS is not set. */
 GW_API gw_status_t gw_context_write_stats(gw_context_t *context);
+
+/* Writes `text` as a JSON string literal; bytes that are not UTF-8 become U+FFFD. For tools that
+ * print figures beside those of the stats file. */
+GW_API void gw_json_string(FILE *out, const char *text);
 
 #endif

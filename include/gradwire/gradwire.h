@@ -7,11 +7,11 @@
  *     gw_context_t *context;
  *     gw_comm_t *comm;
  *     gw_context_create(NULL, 0, &context, why, sizeof why);
- *     gw_comm_create(context, &(gw_comm_params_t){ .rank = rank, .size = size, .allgather = f, .allgather_arg = arg }, &comm);
- *     gw_allreduce(comm, NULL, gradient, count, GW_F32, GW_SUM);
+ *     gw_comm_create(context, &(gw_comm_params_t){ .rank = rank, .size = size, .allgather = f,
+ * .allgather_arg = arg }, &comm); gw_allreduce(comm, NULL, gradient, count, GW_F32, GW_SUM);
  *
- * then settings, decisions and statistics (context.h), the hardware map (topology.h), and last the contracts of
- * codecs (codec.h) and transports (transport.h).
+ * then settings, decisions and statistics (context.h), the hardware map (topology.h), and last the
+ * contracts of codecs (codec.h) and transports (transport.h).
  */
 #ifndef GRADWIRE_GRADWIRE_H
 #define GRADWIRE_GRADWIRE_H

@@ -4,7 +4,7 @@
 #define GRADWIRE_STATUS_H
 
 #if defined(__GNUC__)
-#define GW_API __attribute__((visibility("default")))
+#define GW_API               __attribute__((visibility("default")))
 #define GW_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #else
 #define GW_API

@@ -8,11 +8,13 @@
 typedef struct gw_topology gw_topology_t;
 
 /*
- * Reads the hardware of this node, or the hwloc XML file `xml`. A file is checked whole before anything is
- * made of it: GW_ERR_IO or GW_ERR_INVALID with the file and the reason in `why` (may be NULL). Missing PCI, NUMA
- * or rights only leave their part of the map empty. Free with gw_topology_free. Any thread, own object each.
+ * Reads the hardware of this node, or the hwloc XML file `xml`. A file is checked whole before
+ * anything is made of it: GW_ERR_IO or GW_ERR_INVALID with the file and the reason in `why` (may be
+ * NULL). Missing PCI, NUMA or rights only leave their part of the map empty. Free with
+ * gw_topology_free. Any thread, own object each.
  */
-GW_API gw_status_t gw_topology_load(const char *xml, gw_topology_t **out, char *why, size_t why_size);
+GW_API gw_status_t gw_topology_load(const char *xml, gw_topology_t **out, char *why,
+                                    size_t why_size);
 GW_API void gw_topology_free(gw_topology_t *topology);
 
 enum { GW_NUMA_UNKNOWN = -1 };
@@ -36,16 +38,16 @@ typedef struct gw_topo_device {
     double speed_mbit; /* link speed of a NIC, 0 when unknown */
     bool up, loopback, bridge, virtual_link; /* NICs of the live system */
     bool infiniband;                         /* has an OpenFabrics device */
-    char address[64];                        /* first usable IPv4 "10.0.0.1/24", else IPv6, else "" */
+    char address[64]; /* first usable IPv4 "10.0.0.1/24", else IPv6, else "" */
 } gw_topo_device_t;
 
 typedef struct gw_topo_summary {
-    char source[256];     /* "this machine" or the file */
+    char source[256]; /* "this machine" or the file */
     int packages, numa_nodes, cores, cpus, cpus_allowed;
     char allowed_cpuset[256];
-    bool io_visible;      /* PCI could be read */
+    bool io_visible; /* PCI could be read */
     int devices;
-    char distances[64];   /* "none", or what hwloc recorded between GPUs: "NVLinkBandwidth" */
+    char distances[64]; /* "none", or what hwloc recorded between GPUs: "NVLinkBandwidth" */
 } gw_topo_summary_t;
 
 GW_API void gw_topology_summary(const gw_topology_t *topology, gw_topo_summary_t *out);
@@ -53,11 +55,13 @@ GW_API void gw_topology_summary(const gw_topology_t *topology, gw_topo_summary_t
 GW_API gw_status_t gw_topology_numa(const gw_topology_t *topology, int i, gw_topo_numa_t *out);
 GW_API gw_status_t gw_topology_device(const gw_topology_t *topology, int i, gw_topo_device_t *out);
 
-/* How far a device is from the CPUs in `cpuset` (hwloc list format; NULL: those this thread may run on, and for
- * a map read from a file those allowed in it): 0 same NUMA node, 1 same package, 2 another package, 3 unknown. */
+/* How far a device is from the CPUs in `cpuset` (hwloc list format; NULL: those this thread may run
+ * on, and for a map read from a file those allowed in it): 0 same NUMA node, 1 same package, 2
+ * another package, 3 unknown. */
 GW_API int gw_topology_distance(const gw_topology_t *topology, int device, const char *cpuset);
 
-/* ---- Facts that ranks exchange ----------------------------------------------------------------------- */
+/* ---- Facts that ranks exchange
+ * ----------------------------------------------------------------------- */
 
 #define GW_NODE_FACTS_IFACES 16
 
@@ -65,14 +69,14 @@ typedef struct gw_node_iface {
     char name[16];
     uint8_t family; /* 4, 6, or 0: entry not used */
     uint8_t prefix;
-    uint8_t flags;  /* GW_IFACE_* */
+    uint8_t flags;    /* GW_IFACE_* */
     uint8_t distance; /* from this rank's CPUs, as gw_topology_distance */
     uint32_t speed_mbit;
     uint8_t addr[16]; /* network order */
 } gw_node_iface_t;
 enum {
     GW_IFACE_LOOPBACK = 1,
-    GW_IFACE_BRIDGE = 2,        /* docker0, virbr0, ...: of no use to reach other nodes */
+    GW_IFACE_BRIDGE = 2, /* docker0, virbr0, ...: of no use to reach other nodes */
     GW_IFACE_LINK_LOCAL = 4,
     GW_IFACE_INFINIBAND = 8,
     GW_IFACE_DEFAULT_ROUTE = 16,
@@ -80,7 +84,8 @@ enum {
     GW_IFACE_NAMED = 64    /* on the list of GRADWIRE_INTERFACES: the user says that it is a way */
 };
 
-/* One rank's facts: a plain value of fixed size that travels as bytes (little-endian hosts only). */
+/* One rank's facts: a plain value of fixed size that travels as bytes (little-endian hosts only).
+ */
 typedef struct gw_node_facts {
     uint64_t node_id; /* boot id, network and UTS namespace: equal on ranks that share a node */
     char host[64];
@@ -91,23 +96,26 @@ typedef struct gw_node_facts {
 } gw_node_facts_t;
 
 /* Facts of this process; `topology` may be NULL (distances unknown). `interfaces` is the setting
- * GRADWIRE_INTERFACES: NULL or "" for all, a list of names, CIDR ranges or, after ^, ones to avoid. */
+ * GRADWIRE_INTERFACES: NULL or "" for all, a list of names, CIDR ranges or, after ^, ones to avoid.
+ */
 GW_API gw_status_t gw_node_facts_collect(const gw_topology_t *topology, const char *interfaces,
                                          gw_node_facts_t *out, char *why, size_t why_size);
 
 /*
- * Groups `size` ranks by node: node[i] is 0 for rank 0's node, then 1, 2, ... in order of first appearance.
- * Returns the number of nodes. The facts come from peers and are validated first: GW_ERR_INVALID.
+ * Groups `size` ranks by node: node[i] is 0 for rank 0's node, then 1, 2, ... in order of first
+ * appearance. Returns the number of nodes. The facts come from peers and are validated first:
+ * GW_ERR_INVALID.
  */
 GW_API gw_status_t gw_node_group(const gw_node_facts_t *facts, int size, int *node, int *nodes);
 
 /*
- * The interface that rank `rank` uses for this communicator: one whose network reaches every other node of the
- * communicator (same subnet as an interface of theirs, else routed), never a loopback or bridge for remote
- * peers; IPv4 before IPv6; among several the nearest to the rank, then the fastest, then the first. Ranks of one
- * node: the loopback will do. Same result for a rank wherever it is computed. GW_ERR_NO_DEVICE lists what was tried in `why`.
+ * The interface that rank `rank` uses for this communicator: one whose network reaches every other
+ * node of the communicator (same subnet as an interface of theirs, else routed), never a loopback
+ * or bridge for remote peers; IPv4 before IPv6; among several the nearest to the rank, then the
+ * fastest, then the first. Ranks of one node: the loopback will do. Same result for a rank wherever
+ * it is computed. GW_ERR_NO_DEVICE lists what was tried in `why`.
  */
-GW_API gw_status_t gw_node_choose_iface(const gw_node_facts_t *facts, int size, int rank, char *name, size_t name_size,
-                                        char *why, size_t why_size);
+GW_API gw_status_t gw_node_choose_iface(const gw_node_facts_t *facts, int size, int rank,
+                                        char *name, size_t name_size, char *why, size_t why_size);
 
 #endif

@@ -30,7 +30,7 @@ GW_API gw_status_t gw_dtype_parse(const char *name, gw_dtype_t *out);
 
 typedef enum gw_op {
     GW_SUM = 0,
-    GW_AVG = 1,      /* sum divided by the number of ranks, divided before narrowing */
+    GW_AVG = 1,        /* sum divided by the number of ranks, divided before narrowing */
     GW_OP_OTHER = 254, /* a built-in operation that is never compressed */
     GW_OP_USER = 255   /* an operation the application defined */
 } gw_op_t;

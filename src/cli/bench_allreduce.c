@@ -319,10 +319,10 @@ static void print_row(const gw_bench_t *bench, const row_t *r, bool json)
         return;
     }
     printf("{\"codec\": ");
-    gw_cli_json_string(stdout, bench->coder.spec);
+    gw_json_string(stdout, bench->coder.spec);
     printf(", \"dtype\": \"%s\", \"ranks\": %d, \"bytes\": %zu, \"plan\": \"%s\", \"transport\": ",
            gw_dtype_name(bench->dtype), bench->size, bytes, plan);
-    gw_cli_json_string(stdout, bench->size > 1 ? gw_comm_describe(bench->comm, 1) : "none");
+    gw_json_string(stdout, bench->size > 1 ? gw_comm_describe(bench->comm, 1) : "none");
     json_number("time_us", r->time_us);
     json_number("raw_time_us", r->raw_us);
     json_number("baseline_time_us", r->baseline_us);

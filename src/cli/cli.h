@@ -14,11 +14,8 @@ int gw_cli_topo(int argc, char **argv);
 int gw_cli_bench(int argc, char **argv);
 int gw_cli_bench_allreduce(int argc, char **argv);
 
-/* Path of a file that lies beside libgradwire.so or below its directory ("gradwire/mpi-openmpi.so"). False when it
- * does not fit or the library's path is not known. */
+/* Path of a file that lies beside libgradwire.so or below its directory
+ * ("gradwire/mpi-openmpi.so"). False when it does not fit or the library's path is not known. */
 bool gw_cli_library_path(const char *relative, char *out, size_t size);
-
-/* A JSON string literal. */
-void gw_cli_json_string(FILE *out, const char *text);
 
 #endif

@@ -66,7 +66,7 @@ static void json_param(const gw_codec_param_t *p, bool first)
     if (p->type == GW_PARAM_CHOICE)
         printf(", \"choices\": \"%s\"", p->choices);
     printf(", \"help\": ");
-    gw_cli_json_string(stdout, p->help);
+    gw_json_string(stdout, p->help);
     putchar('}');
 }
 
@@ -77,7 +77,7 @@ static void json_codecs(void)
         printf("%s{\"names\": \"%s\", \"family\": \"%s\", \"id\": %u, \"lossy\": %s, \"summary\": ",
                i ? ", " : "", codec->names, codec->family, codec->id,
                codec->flags & GW_CODEC_LOSSY ? "true" : "false");
-        gw_cli_json_string(stdout, codec->summary);
+        gw_json_string(stdout, codec->summary);
         printf(", \"params\": [");
         for (const gw_codec_param_t *p = codec->params; p && p->name; p++)
             json_param(p, p == codec->params);
@@ -95,7 +95,7 @@ static void json_transports(void)
                       (!t->probe || t->probe(why, sizeof why) == GW_OK);
         printf("%s{\"name\": \"%s\", \"usable\": %s, \"%s\": ", i ? ", " : "", name,
                usable ? "true" : "false", usable ? "summary" : "reason");
-        gw_cli_json_string(stdout, usable ? t->summary : why);
+        gw_json_string(stdout, usable ? t->summary : why);
         putchar('}');
     }
 }
@@ -105,11 +105,11 @@ static void json_settings(const gw_context_t *context)
     gw_setting_info_t s;
     for (size_t i = 0; gw_setting_at(context, i, &s) == GW_OK; i++) {
         printf("%s{\"name\": \"%s\", \"value\": ", i ? ", " : "", s.name);
-        gw_cli_json_string(stdout, s.value);
+        gw_json_string(stdout, s.value);
         printf(", \"default\": ");
-        gw_cli_json_string(stdout, s.def);
+        gw_json_string(stdout, s.def);
         printf(", \"type\": \"%s\", \"origin\": \"%s\", \"help\": ", s.type, s.origin);
-        gw_cli_json_string(stdout, s.help);
+        gw_json_string(stdout, s.help);
         putchar('}');
     }
 }

@@ -32,20 +32,6 @@ bool gw_cli_library_path(const char *relative, char *out, size_t size)
     return used > 0 && (size_t)used < size;
 }
 
-void gw_cli_json_string(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            fprintf(out, "\\%c", *c);
-        else if (*c < 0x20)
-            fprintf(out, "\\u%04x", *c);
-        else
-            fputc(*c, out);
-    }
-    fputc('"', out);
-}
-
 static void usage(FILE *out)
 {
     fputs("usage: gradwire COMMAND [ARGUMENTS]\n\n", out);

@@ -201,7 +201,7 @@ static void print_text(const page_t *page)
 static void json_text(const page_t *page, const char *key, const char *value)
 {
     fprintf(page->out, "\"%s\": ", key);
-    gw_cli_json_string(page->out, value);
+    gw_json_string(page->out, value);
 }
 
 static const char *json_bool(bool value)
@@ -217,7 +217,7 @@ static void json_near(const page_t *page, const char *key, int numa, gw_device_k
     for (int i = 0; gw_topology_device(page->topology, i, &d) == GW_OK; i++)
         if (d.kind == kind && d.numa == numa) {
             fputs(n++ ? ", " : "", page->out);
-            gw_cli_json_string(page->out, d.name);
+            gw_json_string(page->out, d.name);
         }
     fputc(']', page->out);
 }

@@ -141,7 +141,7 @@ START_TEST(any_name_becomes_a_json_string)
         char *out = NULL;
         size_t size = 0;
         FILE *f = open_memstream(&out, &size);
-        gw__json_string(f, table[i].name);
+        gw_json_string(f, table[i].name);
         fclose(f);
         ck_assert_str_eq(out, table[i].json);
         ck_assert(is_json(out));
