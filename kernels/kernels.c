@@ -9,7 +9,7 @@
 
 #include "ref.h"
 
-static const char *const known[] = {"ref", "avx2"};
+static const char *const known[] = {"ref", "avx2", "avx512"};
 enum { TIERS = sizeof known / sizeof *known };
 
 static gw_kernels_t tables[TIERS];
@@ -29,8 +29,13 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
     };
 }
 
-#if !GW_HAVE_AVX2 /* set by CMakeLists.txt where x86/ is compiled */
+#if !GW_HAVE_X86 /* set by CMakeLists.txt where x86/ is compiled */
 bool gw__kernels_fill_avx2(gw_kernels_t *table)
+{
+    return false;
+}
+
+bool gw__kernels_fill_avx512(gw_kernels_t *table)
 {
     return false;
 }
@@ -38,11 +43,14 @@ bool gw__kernels_fill_avx2(gw_kernels_t *table)
 
 static void fill_tables(void)
 {
+    bool (*const better[])(gw_kernels_t *) = {gw__kernels_fill_avx2, gw__kernels_fill_avx512};
     gw__kernels_fill_ref(&tables[filled++]);
-    tables[filled] = tables[filled - 1];
-    if (!gw__kernels_fill_avx2(&tables[filled]))
-        return;
-    filled++;
+    for (size_t i = 0; i < sizeof better / sizeof *better; i++) {
+        tables[filled] = tables[filled - 1];
+        if (!better[i](&tables[filled]))
+            return;
+        filled++;
+    }
 }
 
 static size_t usable(void)

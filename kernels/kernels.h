@@ -66,7 +66,7 @@ typedef struct gw_sum_kernels {
 #define GW_NAN_BITS 0x7FC00000u
 
 typedef struct gw_kernels {
-    const char *tier; /* "ref", "avx2" */
+    const char *tier; /* "ref", "avx2", "avx512" */
     gw_quant_kernels_t quant;
     gw_cast_kernels_t cast;
     gw_sum_kernels_t sum;
@@ -102,5 +102,6 @@ const gw_kernels_t *gw__kernels_of(const char *tier);
  * a feature. */
 void gw__kernels_fill_ref(gw_kernels_t *table);
 bool gw__kernels_fill_avx2(gw_kernels_t *table);
+bool gw__kernels_fill_avx512(gw_kernels_t *table);
 
 #endif

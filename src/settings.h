@@ -30,7 +30,7 @@ typedef enum gw__plan_setting {
     X(LOG, "GRADWIRE_LOG", "warn", "off|warn|info|debug", "what is logged")                        \
     X(LOG_FILE, "GRADWIRE_LOG_FILE", "", "file", "log there instead of stderr")                    \
     X(SEED, "GRADWIRE_SEED", "0", "number", "seed of all randomness")                              \
-    X(KERNELS, "GRADWIRE_KERNELS", "best", "best|ref|avx2", "CPU tier of the kernels")             \
+    X(KERNELS, "GRADWIRE_KERNELS", "best", "best|ref|avx2|avx512", "CPU tier of the kernels")      \
     X(TRANSPORT, "GRADWIRE_TRANSPORT", "auto", "auto|ucx", "what carries compressed buffers")      \
     X(INTERFACES, "GRADWIRE_INTERFACES", "", "list",                                               \
       "network interfaces or CIDR ranges to use, comma separated; after ^ to avoid")               \

@@ -4,6 +4,9 @@
 
 #include <cpuid.h>
 
+/* __builtin_cpu_supports() answers from CPUID and from XGETBV: a feature whose registers the system
+ * does not save counts as absent. */
+
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -13,12 +16,22 @@ static bool has_f16c(void)
 bool gw__kernels_fill_avx2(gw_kernels_t *table)
 {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") ||
-        !has_f16c()) /* avx2 here includes the system's support */
+    if (!__builtin_cpu_supports("avx2") || !has_f16c())
         return false;
     table->tier = "avx2";
     gw__quant_avx2_fill(&table->quant);
     gw__cast_avx2_fill(&table->cast);
     gw__sum_avx2_fill(&table->sum);
+    return true;
+}
+
+bool gw__kernels_fill_avx512(gw_kernels_t *table)
+{
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return false;
+    table->tier = "avx512";
+    gw__quant_avx512_fill(&table->quant);
     return true;
 }

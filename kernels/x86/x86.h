@@ -9,4 +9,6 @@ void gw__quant_avx2_fill(gw_quant_kernels_t *table);
 void gw__cast_avx2_fill(gw_cast_kernels_t *table);
 void gw__sum_avx2_fill(gw_sum_kernels_t *table);
 
+void gw__quant_avx512_fill(gw_quant_kernels_t *table);
+
 #endif

@@ -2,4 +2,10 @@
 # Scripts that look at the tree and the built library from outside.
 if(NOT GRADWIRE_SANITIZE)
   gw_box_test(structure)
+
+  add_executable(kernels_probe box/progs/kernels_probe.c $<TARGET_OBJECTS:gw_kernels>)
+  target_include_directories(kernels_probe PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/kernels)
+  target_link_libraries(kernels_probe PRIVATE Threads::Threads m)
+  set_target_properties(kernels_probe PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  gw_box_test(qemu)
 endif()

@@ -101,7 +101,7 @@ static void compare_shapes(const gw_kernels_t *tier, unsigned bits, unsigned buc
             }
 }
 
-static const char *const tiers[] = {"avx2"};
+static const char *const tiers[] = {"avx2", "avx512"};
 
 /* Skips, counted, when the tier cannot run here. */
 static const gw_kernels_t *tier_under_test(int i, const char *test)
