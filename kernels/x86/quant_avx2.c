@@ -15,7 +15,8 @@
  * divisions) then overlaps with the coding of a bucket, and memory is read without a pause.
  */
 
-/* Bytes from the place in work to the place prefetched. */
+/* Bytes from the place in work to the place prefetched, into the second level: the first has too
+ * few misses in flight for a stream. */
 #define AHEAD 16384
 
 typedef struct extremes {
@@ -63,12 +64,12 @@ INLINE void extremes_take(extremes_t *e, const float *src, const float *residual
 INLINE void prefetch(const float *src, const float *residual, size_t i, bool ef)
 {
     const char *at = (const char *)(src + i) + AHEAD;
-    _mm_prefetch(at, _MM_HINT_T0);
-    _mm_prefetch(at + 64, _MM_HINT_T0);
+    _mm_prefetch(at, _MM_HINT_T1);
+    _mm_prefetch(at + 64, _MM_HINT_T1);
     if (ef) {
         at = (const char *)(residual + i) + AHEAD;
-        _mm_prefetch(at, _MM_HINT_T0);
-        _mm_prefetch(at + 64, _MM_HINT_T0);
+        _mm_prefetch(at, _MM_HINT_T1);
+        _mm_prefetch(at + 64, _MM_HINT_T1);
     }
 }
 
