@@ -38,6 +38,8 @@ gw_status_t gw_comm_create(gw_context_t *context, const gw_comm_params_t *params
     gw__residual_init(&comm->residuals, context);
     /* What can fail on one rank alone comes before the ranks agree. */
     gw_status_t status = gw__engine_init(&comm->engine, context, comm->rank, comm->size);
+    comm->engine.idle = params->idle;
+    comm->engine.idle_arg = params->idle_arg;
     if (status == GW_OK && params->size > 1)
         status = gw__comm_connect(comm, params);
     if (status == GW_OK)

@@ -18,6 +18,11 @@ typedef struct gw_comm_params {
     const char *name;      /* for logs and statistics; NULL: a number */
     const char *transport; /* NULL: GRADWIRE_TRANSPORT */
     void *transport_arg;   /* loopback: the gw_loopback_t */
+    /* Called on the calling thread while a call waits for peers, at least every millisecond or so;
+     * NULL: nothing. Lets the caller progress a library whose progress a peer may need before it
+     * enters the call. Must not call Gradwire, and should return within microseconds. */
+    void (*idle)(void *arg);
+    void *idle_arg;
 } gw_comm_params_t;
 
 typedef struct gw_comm gw_comm_t;

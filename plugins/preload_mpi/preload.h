@@ -49,6 +49,7 @@ gw__target_t gw__target(gw__link_t *link, bool nested);
     X(Get_library_version)                                                                         \
     X(Group_free)                                                                                  \
     X(Group_translate_ranks)                                                                       \
+    X(Iprobe)                                                                                      \
     X(Type_get_envelope)
 
 typedef struct gw__pmpi {
