@@ -35,6 +35,8 @@ gw__target_t gw__target(gw__link_t *link, bool nested);
 
 /* MPI functions that the shim calls for itself; by their PMPI names, so that no tool sees them. */
 #define GW_PMPI_TABLE(X)                                                                           \
+    X(Add_error_code)                                                                              \
+    X(Add_error_string)                                                                            \
     X(Allgather)                                                                                   \
     X(Bcast)                                                                                       \
     X(Comm_call_errhandler)                                                                        \
@@ -77,6 +79,7 @@ const char *gw__pmpi_bind(void);
     X(agreement_compare)                                                                           \
     X(decide)                                                                                      \
     X(comm_create)                                                                                 \
+    X(comm_error)                                                                                  \
     X(comm_free)                                                                                   \
     X(allreduce)
 
@@ -160,5 +163,11 @@ gw__comm_state_t *gw__comm_state(MPI_Comm handle);
 bool gw__comm_open(gw__comm_state_t *state);
 /* Before MPI frees the communicator. */
 void gw__comm_close(MPI_Comm handle);
+
+/* ---- Errors (preload_error.c) ---- */
+
+/* Calls the user's error handler and returns what it was called with: an error code of class
+ * MPI_ERR_OTHER whose MPI_Error_string is the sentence of this failure, until the next failure. */
+int gw__error_raise(const gw__comm_state_t *state, gw_status_t status);
 
 #endif

@@ -94,10 +94,7 @@ static int compress(gw__comm_state_t *state, const gw_call_t *call)
 {
     gw_status_t status = gw__library.allreduce(state->comm, call->send, call->recv, call->count,
                                                call->dtype, call->op);
-    if (status == GW_OK)
-        return MPI_SUCCESS;
-    gw__pmpi.Comm_call_errhandler(state->handle, MPI_ERR_OTHER);
-    return MPI_ERR_OTHER;
+    return status == GW_OK ? MPI_SUCCESS : gw__error_raise(state, status);
 }
 
 __attribute__((visibility("default"))) int MPI_Allreduce(const void *sendbuf, void *recvbuf,
