@@ -51,7 +51,12 @@ static gw_op_t classify_op(MPI_Op op)
     return gw__abi_op_predefined(op) ? GW_OP_OTHER : GW_OP_USER;
 }
 
-/* Calls that MPI refuses go there, so that its own error appears. */
+/*
+ * Calls that MPI refuses go there, so that its own error appears. Only those: a call that MPI
+ * carries out would leave this rank in MPI and the others, whose buffers may be in order, in
+ * Gradwire. So buffers that overlap in part, which MPI does not look for, are an error of
+ * Gradwire's.
+ */
 static bool buffers_legal(const arguments_t *a)
 {
     return a->send && a->recv && a->recv != MPI_IN_PLACE && a->send != a->recv;

@@ -174,6 +174,8 @@ static void silent_body(gw_rank_t *rank)
         gw_stats_t stats;
         gw_comm_stats(rank->comm, &stats);
         ck_assert_uint_eq(stats.errors, 1);
+        ck_assert_uint_eq(stats.reasons[GW_REASON_DISABLED], 2);
+        ck_assert_uint_eq(stats.calls, stats.compressed + stats.passed);
         ck_assert_uint_eq(stats.residual_resets, 1);
         if (r != 1)
             ck_assert_int_eq(gw_comm_failed_rank(rank->comm), 1);
