@@ -106,7 +106,7 @@ START_TEST(a_new_address_every_step_finds_it_after_learning)
     }
     /* What was used while learning is gone: four residuals are left, and the odd bucket's. */
     ck_assert_uint_eq(context->residual_bytes, 4 * (101 + 102 + 103 + 104 + 40));
-    ck_assert_int_eq(told("the sequence of calls has changed"), 1);
+    ck_assert_uint_gt(store.resets, 0);
     close_store();
 }
 END_TEST
