@@ -34,6 +34,14 @@ static gw_status_t ucx_probe(char *why, size_t size)
     return GW_ERR_NO_MODULE;
 }
 
+static gw_status_t refuse(const gw_link_t *link, ucs_status_t status)
+{
+    char text[224];
+    gw__ucx_explain(status, text, sizeof(text));
+    link->params.log(link->params.log_arg, GW_LOG_WARN, "ucx: no worker: %s", text);
+    return gw__ucx_status(status);
+}
+
 static gw_status_t worker_open(gw_link_t *link)
 {
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -41,7 +49,7 @@ static gw_status_t worker_open(gw_link_t *link)
     ucs_status_t status = ucp_worker_create(link->context->ucp, &params, &link->worker);
     if (status != UCS_OK) {
         link->worker = NULL;
-        return gw__ucx_status(status);
+        return refuse(link, status);
     }
     ucp_worker_attr_t attr = {.field_mask = UCP_WORKER_ATTR_FIELD_THREAD_MODE};
     status = ucp_worker_query(link->worker, &attr);
@@ -49,7 +57,7 @@ static gw_status_t worker_open(gw_link_t *link)
         return GW_ERR_NO_MODULE;
     if (status == UCS_OK)
         status = ucp_worker_get_efd(link->worker, &link->event_fd);
-    return gw__ucx_status(status);
+    return status == UCS_OK ? GW_OK : refuse(link, status);
 }
 
 static void link_free(gw_link_t *link)
@@ -131,7 +139,6 @@ static gw_status_t ucx_open(const gw_link_params_t *params, gw_link_t **out)
     *out = link;
     return GW_OK;
 put_context:
-    params->log(params->log_arg, GW_LOG_WARN, "ucx: no worker (%d)", (int)status);
     if (link->worker)
         ucp_worker_destroy(link->worker);
     gw__ucx_context_put(link->context);
