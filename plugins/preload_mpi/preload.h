@@ -144,7 +144,8 @@ bool gw__agreement_reached(void);
 
 typedef struct gw__comm_state {
     gw_comm_facts_t facts;
-    gw_comm_t *comm; /* NULL until the first call that is compressed */
+    gw_comm_t *comm;     /* NULL until the first call that is compressed */
+    gw_reason_t refusal; /* why it cannot be opened; GW_REASON_NONE: not tried, or open */
     MPI_Comm handle;
     uint64_t order; /* equal on all ranks, different for every communicator: the order of closing */
     char name[MPI_MAX_OBJECT_NAME];
@@ -158,9 +159,9 @@ void gw__comm_states_close(void);
 
 /* The state of a communicator, made on its first use. NULL: no memory. */
 gw__comm_state_t *gw__comm_state(MPI_Comm handle);
-/* Opens libgradwire's communicator; collective, the same result on every rank. False: this
- * communicator runs plain; the library has logged why. */
-bool gw__comm_open(gw__comm_state_t *state);
+/* Opens libgradwire's communicator; collective, the same result on every rank. GW_REASON_NONE, or
+ * why this communicator runs plain from now on; the library has logged more. */
+gw_reason_t gw__comm_open(gw__comm_state_t *state);
 /* Before MPI frees the communicator. */
 void gw__comm_close(MPI_Comm handle);
 

@@ -82,9 +82,9 @@ static gw_reason_t reason_to_pass(const arguments_t *a, const gw_call_t *call,
         return GW_REASON_DEVICE_MEMORY;
     if (!buffers_legal(a))
         return GW_REASON_UNSUPPORTED_CALL;
-    if (!state->comm && !gw__comm_open(state))
-        return GW_REASON_MISMATCH;
-    return GW_REASON_NONE;
+    if (state->comm || state->refusal != GW_REASON_NONE)
+        return state->refusal;
+    return gw__comm_open(state);
 }
 
 static int pass(const arguments_t *a, gw_reason_t reason)

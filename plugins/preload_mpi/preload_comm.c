@@ -169,7 +169,7 @@ static uint64_t agree_order(MPI_Comm comm)
     return order;
 }
 
-bool gw__comm_open(gw__comm_state_t *state)
+gw_reason_t gw__comm_open(gw__comm_state_t *state)
 {
     int length = 0;
     gw_comm_params_t params = {.size = state->facts.size,
@@ -182,11 +182,11 @@ bool gw__comm_open(gw__comm_state_t *state)
     state->order = agree_order(state->handle);
     gw_status_t status = gw__library.comm_create(gw__job.context, &params, &state->comm);
     if (status == GW_OK)
-        return true;
-    /* The library has said why. All ranks got the same status, so all take this way. */
+        return GW_REASON_NONE;
+    /* All ranks got the same status, so all take this way. */
     state->comm = NULL;
-    state->facts.mismatch = true;
-    return false;
+    state->refusal = status == GW_ERR_SETTINGS_DIFFER ? GW_REASON_MISMATCH : GW_REASON_DISABLED;
+    return state->refusal;
 }
 
 void gw__comm_close(MPI_Comm handle)
