@@ -98,6 +98,13 @@ def progress(comm, line):
         print(line, flush=True)
 
 
+def step_line(step, steps, loss, windows, step_seconds, reduce_seconds):
+    """The loss on the way is of a few windows of the validation text, that at the end (the report's) of many."""
+    on = f" ({windows} windows)" if windows else ""
+    return (f"step {step}/{steps}  validation loss {loss:.4f}{on}  {1e3 * statistics.median(step_seconds):4.0f} ms a step"
+            f"  {1e3 * statistics.median(reduce_seconds):4.0f} in all-reduce")
+
+
 def train(task, seed, steps, comm):
     torch.manual_seed(seed)
     model = task.model()
@@ -125,10 +132,10 @@ def train(task, seed, steps, comm):
         if step in report_steps:
             validation, _ = evaluate(model, task, task.curve_windows, comm)
             curve.append([step, validation])
-            progress(comm, f"step {step}/{steps}  validation loss {validation:.4f}"
-                           f"  {1e3 * statistics.median(step_seconds):4.0f} ms a step"
-                           f"  {1e3 * statistics.median(reduce_seconds):4.0f} in all-reduce")
+            if step < steps:
+                progress(comm, step_line(step, steps, validation, task.curve_windows, step_seconds, reduce_seconds))
     loss, accuracy = evaluate(model, task, task.final_windows, comm)
+    progress(comm, step_line(steps, steps, loss, task.final_windows, step_seconds, reduce_seconds))
     return {
         "task": task.name, "title": task.title, "seed": seed, "steps": steps, "ranks": comm.size,
         "parameters": gradients.flat.numel(), "raw_bytes": steps * gradients.flat.numel() * 4,

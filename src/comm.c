@@ -38,13 +38,17 @@ gw_status_t gw_comm_create(gw_context_t *context, const gw_comm_params_t *params
     gw__residual_init(&comm->residuals, context);
     /* What can fail on one rank alone comes before the ranks agree. */
     gw_status_t status = gw__engine_init(&comm->engine, context, comm->rank, comm->size);
+    comm->engine.idle = params->idle;
+    comm->engine.idle_arg = params->idle_arg;
     if (status == GW_OK && params->size > 1)
         status = gw__comm_connect(comm, params);
     if (status == GW_OK)
         gw__engine_attach(&comm->engine, comm->transport, comm->link);
     if (status != GW_OK) {
-        gw_context_log(context, GW_LOG_WARN, "communicator of %d ranks: %s", comm->size,
-                       comm->error[0] ? comm->error : gw_status_text(status));
+        char text[sizeof comm->error + 64];
+        snprintf(text, sizeof text, "communicator of %d ranks: %s", comm->size,
+                 comm->error[0] ? comm->error : gw_status_text(status));
+        gw__context_warn_once(context, text);
         gw_comm_free(comm);
         return status;
     }
@@ -160,6 +164,13 @@ static void count(gw_comm_t *comm, const gw_call_t *call, const gw_decision_t *d
     gw__context_count(comm->context, comm->page, &entry);
 }
 
+static bool overlaps(const gw_call_t *call)
+{
+    size_t bytes = call->count * gw_dtype_size(call->dtype);
+    uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
+    return call->send && send != recv && send < recv + bytes && recv < send + bytes;
+}
+
 static gw_status_t check(const gw_comm_t *comm, const gw_call_t *call)
 {
     if (!comm || (!call->recv && call->count > 0))
@@ -169,13 +180,31 @@ static gw_status_t check(const gw_comm_t *comm, const gw_call_t *call)
     if ((call->dtype != GW_F32 && call->dtype != GW_F16 && call->dtype != GW_BF16) ||
         (call->op != GW_SUM && call->op != GW_AVG))
         return GW_ERR_UNSUPPORTED;
-    size_t bytes = call->count * gw_dtype_size(call->dtype);
-    if (call->count > (SIZE_MAX >> 4))
-        return GW_ERR_INVALID;
-    uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
-    if (call->send && send != recv && send < recv + bytes && recv < send + bytes)
-        return GW_ERR_INVALID;
-    return GW_OK;
+    return call->count > (SIZE_MAX >> 4) || overlaps(call) ? GW_ERR_INVALID : GW_OK;
+}
+
+/*
+ * A call that check() refused: nothing was sent. It is counted as passed, for it has to be counted;
+ * the error of a communicator that failed before was counted then. Only this rank may know of it,
+ * so the others may wait for this one.
+ */
+static gw_status_t turn_down(gw_comm_t *comm, const gw_call_t *call, gw_status_t status)
+{
+    if (!comm)
+        return status;
+    bool dead = comm->failed != GW_OK;
+    gw__stats_call_t entry = {.reason = dead ? GW_REASON_DISABLED : GW_REASON_UNSUPPORTED_CALL,
+                              .bytes = call->count * gw_dtype_size(call->dtype),
+                              .failed = !dead};
+    gw__stats_add(&comm->stats, NULL, &entry);
+    gw__context_count(comm->context, comm->page, &entry);
+    if (dead)
+        return status;
+    bool buffers = status == GW_ERR_INVALID && overlaps(call);
+    snprintf(comm->error, sizeof comm->error, "all-reduce refused: %s",
+             buffers ? "its send and receive buffers overlap" : gw_status_text(status));
+    gw__context_warn_once(comm->context, comm->error);
+    return status;
 }
 
 static gw_status_t all_reduce(gw_comm_t *comm, const gw_call_t *call, const gw_coder_t *coder,
@@ -197,7 +226,7 @@ gw_status_t gw_allreduce(gw_comm_t *comm, const void *send, void *recv, size_t c
     gw_call_t call = {GW_ALLREDUCE, dtype, op, count_, send, recv};
     gw_status_t status = check(comm, &call);
     if (status != GW_OK)
-        return status;
+        return turn_down(comm, &call, status);
     gw_comm_facts_t facts = {.size = comm->size};
     gw_decision_t decision = gw_decide(comm->context, &call, &facts);
     return all_reduce(comm, &call,
@@ -214,7 +243,7 @@ gw_status_t gw_allreduce_with(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_
         return GW_ERR_INVALID;
     gw_status_t status = check(comm, &call);
     if (status != GW_OK)
-        return status;
+        return turn_down(comm, &call, status);
     gw_decision_t decision = {.compress = count_ > 0 && comm->size > 1, .plan = plan};
     if (!decision.compress)
         decision.reason = count_ == 0 ? GW_REASON_ZERO_COUNT : GW_REASON_SINGLE_RANK;

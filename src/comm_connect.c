@@ -94,13 +94,43 @@ static gw_status_t choose_devices(gw_comm_t *comm, const hello_t *all, gw_link_p
     return status;
 }
 
-static void forward_log(void *arg, gw_log_level_t level, const char *format, ...)
+/*
+ * What the transport says. A warning during set-up is the reason of a failure, which all ranks are
+ * told and log; any other is logged once, however many communicators meet it.
+ */
+static void take_log(void *arg, gw_log_level_t level, const char *format, ...)
 {
-    gw_context_t *context = arg;
+    gw_comm_t *comm = arg;
+    char text[512];
     va_list args;
     va_start(args, format);
-    gw__log_write(&context->log, level, format, args);
+    if (level != GW_LOG_WARN) {
+        gw__log_write(&comm->context->log, level, format, args);
+    } else {
+        vsnprintf(text, sizeof text, format, args);
+        if (comm->why && !comm->why[0])
+            snprintf(comm->why, comm->why_size, "%s", text);
+        else
+            gw__context_warn_once(comm->context, text);
+    }
     va_end(args);
+}
+
+/* From here on the transport's first warning goes to `why`. */
+static void collect(gw_comm_t *comm, char *why, size_t why_size)
+{
+    comm->why = why;
+    comm->why_size = why_size;
+}
+
+/* A warning about something that did not fail belongs in the log. */
+static void collect_no_more(gw_comm_t *comm, gw_status_t status)
+{
+    if (status == GW_OK && comm->why[0]) {
+        gw__context_warn_once(comm->context, comm->why);
+        comm->why[0] = '\0';
+    }
+    comm->why = NULL;
 }
 
 static gw_status_t open_link(gw_comm_t *comm, const gw_comm_params_t *params, const hello_t *all,
@@ -120,8 +150,8 @@ static gw_status_t open_link(gw_comm_t *comm, const gw_comm_params_t *params, co
                              .size = comm->size,
                              .timeout = comm->context->settings.timeout,
                              .arg = params->transport_arg,
-                             .log = forward_log,
-                             .log_arg = comm->context};
+                             .log = take_log,
+                             .log_arg = comm};
     if (!params->transport_arg)
         status = choose_devices(comm, all, &link, device, sizeof device, why, why_size);
     if (status == GW_OK)
@@ -172,7 +202,9 @@ static gw_status_t exchange_addresses(gw_comm_t *comm, const gw_comm_params_t *p
         goto done;
     for (size_t i = 0; i < size; i++)
         addresses[i] = (gw_address_t){bytes + i * longest, lengths[i].address_length};
+    collect(comm, result.why, sizeof result.why);
     result.status = comm->transport->connect(comm->link, addresses);
+    collect_no_more(comm, result.status);
     status = agree(comm, params, &result, results);
     if (status != GW_OK)
         goto done;
@@ -192,10 +224,12 @@ static gw_status_t connect_link(gw_comm_t *comm, const gw_comm_params_t *params,
     outcome_t mine = {0}, *all = calloc((size_t)comm->size, sizeof *all);
     if (!all)
         return GW_ERR_NO_MEMORY;
+    collect(comm, mine.why, sizeof mine.why);
     mine.status = open_link(comm, params, hellos, mine.why, sizeof mine.why);
     size_t length = sizeof address;
     if (mine.status == GW_OK)
         mine.status = comm->transport->address(comm->link, address, &length);
+    collect_no_more(comm, mine.status);
     mine.address_length = mine.status == GW_OK ? (uint32_t)length : 0;
     gw_status_t status = agree(comm, params, &mine, all);
     if (status == GW_OK)

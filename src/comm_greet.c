@@ -39,6 +39,7 @@ static void finish_turn(gw_comm_t *comm, greeting_t *greetings, double until)
             continue;
         if (seconds() > until)
             break;
+        gw__engine_idle(&comm->engine);
         comm->transport->wait(comm->link, 1000);
     }
     for (int r = 0; r < comm->size; r++) {

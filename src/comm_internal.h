@@ -25,6 +25,8 @@ struct gw_comm {
     gw_status_t failed; /* sticky */
     int failed_rank;
     char error[512];
+    char *why; /* while the link is set up: takes the transport's first warning; else NULL */
+    size_t why_size;
     char description[96];
 };
 

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hash.h"
 #include "kernels.h"
 
 /* All contexts, so that figures are written also when the program exits without freeing them. */
@@ -187,6 +188,20 @@ void gw__context_count(gw_context_t *context, gw__stats_page_t *page, const gw__
 void gw_context_count_passed(gw_context_t *context, gw_reason_t reason)
 {
     gw__context_count(context, NULL, &(gw__stats_call_t){.reason = reason});
+}
+
+void gw__context_warn_once(gw_context_t *context, const char *text)
+{
+    uint64_t hash = gw__hash_text(text);
+    bool told = false;
+    pthread_mutex_lock(&context->lock);
+    for (unsigned i = 0; i < context->told_count && i < GW__TOLD; i++)
+        told |= context->told[i] == hash;
+    if (!told)
+        context->told[context->told_count++ % GW__TOLD] = hash;
+    pthread_mutex_unlock(&context->lock);
+    if (!told)
+        gw_context_log(context, GW_LOG_WARN, "%s", text);
 }
 
 bool gw__context_take_residual(gw_context_t *context, size_t bytes)

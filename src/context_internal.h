@@ -12,6 +12,8 @@
 #include "settings.h"
 #include "stats.h"
 
+enum { GW__TOLD = 32 };
+
 struct gw_context {
     gw__settings_t settings;
     gw__log_t log;
@@ -19,7 +21,9 @@ struct gw_context {
     gw__stats_book_t stats; /* counters of the process and of its communicators */
     size_t residual_bytes;  /* held by the residual stores of all communicators */
     uint32_t comms_created;
-    bool told_unwritable;   /* the stats file could not be written, and the log says so */
+    bool told_unwritable;    /* the stats file could not be written, and the log says so */
+    uint64_t told[GW__TOLD]; /* hashes of what was warned of once, the latest */
+    unsigned told_count;
     gw_node_facts_t *facts; /* of this process, read on first need; NULL before */
     gw_status_t facts_status;
     char facts_why[256];
@@ -34,6 +38,9 @@ void gw__context_count(gw_context_t *context, gw__stats_page_t *page, const gw__
  * thread. */
 gw_status_t gw__context_facts(gw_context_t *context, gw_node_facts_t *out, char *why,
                               size_t why_size);
+
+/* Logs a warning, unless the same text was logged by this before. Any thread. */
+void gw__context_warn_once(gw_context_t *context, const char *text);
 
 /* Adds or gives back `bytes` of the residual budget; false when that would pass the bound. Any
  * thread. */

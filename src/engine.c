@@ -23,7 +23,8 @@ enum {
     SLEEP_US = 1000,     /* longest sleep: bounds how late a timeout is noticed */
     LATE_WARNING_S = 10, /* a peer that has not entered the call earns a warning after this */
     LAST_TURNS = 4,      /* progress before a call returns */
-    LOOK_EVERY = 4096,   /* passes after which silence is judged even if the transport is busy */
+    IDLE_EVERY = 64,   /* passes after which the caller's library gets a turn although all moves */
+    LOOK_EVERY = 4096, /* passes after which silence is judged even if the transport is busy */
     STANDSTILL_MS =
         500, /* longer between two looks: this process itself was stopped or computing */
 };
@@ -120,6 +121,12 @@ static void arrive(gw__engine_t *engine, int peer)
     engine->arrived[peer] = true;
     if (--engine->missing == 0)
         engine->wait_ns = now_ns() - engine->started - engine->encode_ns - engine->decode_ns;
+}
+
+void gw__engine_idle(const gw__engine_t *engine)
+{
+    if (engine->idle)
+        engine->idle(engine->idle_arg);
 }
 
 void gw__engine_heard(gw__engine_t *engine, int peer)
@@ -365,6 +372,8 @@ static gw_status_t run(gw__engine_t *engine)
             return status;
         idle = moved ? 0 : idle + 1;
         passes++;
+        if (!moved || passes % IDLE_EVERY == 0)
+            gw__engine_idle(engine);
         if (idle >= SPINS)
             engine->transport->wait(engine->link, SLEEP_US);
         else if (!moved)

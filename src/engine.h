@@ -62,7 +62,9 @@ typedef struct gw__engine {
     const gw_transport_t *transport;
     gw_link_t *link;
     int rank, size;
-    double timeout; /* seconds */
+    double timeout;          /* seconds */
+    void (*idle)(void *arg); /* see gw_comm_params_t; NULL: none */
+    void *idle_arg;
     gw_coder_t raw; /* for elements that are only copied, converted and added */
 
     /* Working memory: grows to the largest call, then stays. */
@@ -108,6 +110,9 @@ gw_status_t gw__engine_run(gw__engine_t *engine, const gw__engine_call_t *call,
 /* Notes the first failure of a call: its sentence and the rank it is about (-1: none). */
 gw_status_t gw__engine_fail(gw__engine_t *engine, gw_status_t status, int peer, const char *format,
                             ...) GW_PRINTF(4, 5);
+
+/* Gives the caller's own library a turn; to be called whenever the engine has nothing to do. */
+void gw__engine_idle(const gw__engine_t *engine);
 
 /* Something came from `peer`: it has entered the call, and is not silent. */
 void gw__engine_heard(gw__engine_t *engine, int peer);

@@ -60,8 +60,10 @@ static void give_notice(gw__engine_t *engine, gw_status_t status, int blamed)
 /* One turn of progress, or a short sleep. */
 static void turn(gw__engine_t *engine)
 {
-    if (engine->transport->progress(engine->link) == 0)
-        engine->transport->wait(engine->link, TURN_US);
+    if (engine->transport->progress(engine->link) > 0)
+        return;
+    gw__engine_idle(engine);
+    engine->transport->wait(engine->link, TURN_US);
 }
 
 /*

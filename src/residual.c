@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The residual store: finds the residual of a call by its place in the repeating sequence of calls.
- */
+/* The residual store: finds the residual of a call by its place among the calls of its kind. */
 #include "residual.h"
 
 #include <stdlib.h>
@@ -9,29 +8,43 @@
 #include "context_internal.h"
 #include "hash.h"
 #include "memory.h"
+#include "rhythm.h"
 
-/* How many calls in a row at unknown addresses it takes to believe that calls which all look the
- * same are one call of each step, at a new address every time. */
-enum { FRESH_MIN = 8, FRESH_MAX = GW__RESIDUAL_PERIOD_MAX };
+enum {
+    REPEATS = 2,    /* periods of addresses, and */
+    LEAST = 16,     /* calls, before a period is believed: an allocator repeats itself by chance */
+    LOOK_EVERY = 4, /* looked for once in so many calls */
+    ORDER_REPEATS = 3, /* the same for the order of kinds, which is looked at */
+    ORDER_LEAST = 8,
+    ORDER_EVERY = 8, /* once in so many calls */
+    /* More calls of a kind between two of another are many steps with a rare call between them (an
+       evaluation). */
+    SHARE_MAX = 16,
+    YOUNG = 32,      /* calls of a kind in which its addresses alone are trusted, for */
+    YOUNG_SLOTS = 8, /* so many residuals */
+    STRANGERS = 4,   /* calls out of the sequence before it counts as changed (or a whole period, if
+                        longer) */
+    IDLE = 16,       /* calls after which a residual may be out of use (or two periods) */
+    SWEEP_EVERY = 64, /* calls between two searches for kinds that are gone: */
+    BRIEF = 4,        /* those seen fewer times than this go after one such time, */
+    GONE = 4096,      /* all others after this many calls */
+};
 
-/* How often a sequence of addresses must have been seen, at most, to be believed. */
-enum { REPEATS_MAX = 16 };
-
-/* Calls that confirm a sequence, and bytes of residuals that may wait for more. */
-enum { CONFIRMED_MIN = 64, UNIFORM_BYTES = 256 << 20 };
-
-/* A residual is in use for two periods, and for so many calls at least. */
-enum { AGE_MIN = 32 };
+/* One kind of call. */
+struct gw__residual_kind {
+    gw__residual_key_t key;
+    gw__rhythm_t places;              /* hashes of the addresses */
+    int32_t slot[2 * GW__PERIOD_MAX]; /* used by the calls of `places` */
+    int period;                       /* of the places; 0: none known */
+    int share;                        /* calls of the kind in a period of the order; 0: not known */
+    int strangers;                    /* in a row */
+    uint64_t uses, last_call;
+};
 
 void gw__residual_init(gw__residual_store_t *store, gw_context_t *context)
 {
     memset(store, 0, sizeof *store);
     store->context = context;
-    store->end = GW__RESIDUAL_PERIOD_MAX;
-    store->fresh_needed = FRESH_MIN;
-    store->stable_repeats = 1;
-    for (uint32_t i = 0; i < store->end; i++)
-        store->slot[i] = -1;
 }
 
 static size_t slot_bytes(const gw__residual_slot_t *slot)
@@ -48,25 +61,26 @@ static void drop(gw__residual_store_t *store, int i)
     gw__memory_unmap(slot->values, slot_bytes(slot));
     memset(slot, 0, sizeof *slot);
     store->resets++;
-    /* The place will be another call's: the past must not lead there. */
-    for (uint32_t at = 0; at < store->end; at++)
-        if (store->slot[at] == i)
-            store->slot[at] = -1;
-}
-
-void gw__residual_free(gw__residual_store_t *store)
-{
-    for (int i = 0; i < store->slot_count; i++)
-        drop(store, i);
-    free(store->slots);
-    store->slots = NULL;
-    store->slot_count = store->slot_capacity = 0;
 }
 
 void gw__residual_clear(gw__residual_store_t *store)
 {
     for (int i = 0; i < store->slot_count; i++)
         drop(store, i);
+}
+
+void gw__residual_free(gw__residual_store_t *store)
+{
+    gw__residual_clear(store);
+    for (int i = 0; i < store->kind_count; i++)
+        free(store->kinds[i]);
+    free(store->kinds);
+    free(store->slots);
+    free(store->order);
+    store->kinds = NULL;
+    store->slots = NULL;
+    store->order = NULL;
+    store->kind_count = store->kind_capacity = store->slot_count = store->slot_capacity = 0;
 }
 
 void gw__residual_reset(gw__residual_store_t *store, int slot)
@@ -77,167 +91,40 @@ void gw__residual_reset(gw__residual_store_t *store, int slot)
     store->resets++;
 }
 
-/* Never 0, which stands for no call. */
-static uint32_t fold(uint64_t hash)
-{
-    return (uint32_t)(hash >> 32) | 1;
-}
-
-static uint32_t signature_of(const gw__residual_key_t *key)
-{
-    uint64_t h = gw__mix64((uint64_t)key->collective << 32 | (uint64_t)key->op << 16 |
-                           (uint64_t)key->dtype << 8 | (uint64_t)key->plan);
-    h = gw__mix64(h ^ key->count);
-    return fold(gw__mix64(h ^ key->coder));
-}
-
-/* Of a call and its address, together. */
-static uint32_t place_of(uint32_t signature, const void *address)
-{
-    return fold(gw__mix64((uint64_t)(uintptr_t)address ^ (uint64_t)signature << 32));
-}
-
 static bool same_key(const gw__residual_key_t *a, const gw__residual_key_t *b)
 {
     return a->collective == b->collective && a->op == b->op && a->dtype == b->dtype &&
            a->plan == b->plan && a->count == b->count && a->coder == b->coder;
 }
 
-/* Equal calls at one address within a step that are believed to be different buckets. */
-enum { SHARED_MAX = 16 };
+/* ---- Slots
+ * ------------------------------------------------------------------------------------------- */
 
-/* Longer runs say nothing more, and must not wrap round. */
-enum { RUN_MAX = 0x3FFFFFFF };
-
-/* Extends or ends the runs of one kind; `before` is the past of as many calls as there are runs. */
-static void extend(int32_t *restrict run, const uint32_t *restrict before, uint32_t now)
-{
-    for (int q = 0; q < GW__RESIDUAL_PERIOD_MAX; q++) {
-        int32_t longer = run[q] + (run[q] < RUN_MAX);
-        run[q] = before[q] == now ? longer : 0;
-    }
-}
-
-/* Extends or ends the runs of every period by the call that comes now. The address is part of what
- * the second kind compares: `address` is the hash of both. */
-static void extend_runs(gw__residual_store_t *store, uint32_t signature, uint32_t address)
-{
-    extend(store->run_signature, store->signature + store->end - GW__RESIDUAL_PERIOD_MAX,
-           signature);
-    extend(store->run_address, store->address + store->end - GW__RESIDUAL_PERIOD_MAX, address);
-}
-
-/*
- * The period whose run explains most of the recent calls, among those that were seen `repeats`
- * times in `least` calls or more; 0: none. The longest run, not the shortest period: ten equal
- * buckets that pass through one staging buffer repeat at once, but only the whole step explains the
- * call between two steps.
- */
-static inline int best_period(const int32_t *restrict run, int32_t repeats, int32_t least)
-{
-    int32_t longest = 0, needed = GW__RESIDUAL_PERIOD_MAX * repeats;
-    for (int q = 0; q < GW__RESIDUAL_PERIOD_MAX; q++, needed -= repeats) {
-        int32_t enough = run[q] >= needed && run[q] >= least ? run[q] : 0;
-        longest = enough > longest ? enough : longest;
-    }
-    for (int period = 1; longest > 0 && period <= GW__RESIDUAL_PERIOD_MAX; period++)
-        if (run[GW__RESIDUAL_PERIOD_MAX - period] == longest)
-            return period;
-    return 0;
-}
-
-static int32_t run_of(const int32_t *run, int period)
-{
-    return period > 0 ? run[GW__RESIDUAL_PERIOD_MAX - period] : 0;
-}
-
-/*
- * By signatures and addresses. Seen once in full, at first; whenever the addresses alone leave such
- * a period, twice as often is asked for: an allocator that hands out a few places in any order
- * repeats itself by chance.
- */
-static int stable_period(gw__residual_store_t *store)
-{
-    bool left = store->stable > 1 && run_of(store->run_address, store->stable) == 0 &&
-                run_of(store->run_signature, store->stable) > 0;
-    if (left && store->stable_repeats < REPEATS_MAX)
-        store->stable_repeats *= 2;
-    store->stable = best_period(store->run_address, store->stable_repeats, 1);
-    return store->stable;
-}
-
-/*
- * By signatures alone, for trainers that allocate anew in every step. Buffers of equal size within
- * one step look the same, so it takes three repetitions and eight calls to believe it.
- */
-static int volatile_period(const gw__residual_store_t *store)
-{
-    return best_period(store->run_signature, 3, 8);
-}
-
-/* Whether one of the last period - 1 calls used the slot: then it belongs to another call of the
- * step. */
-static bool taken(const gw__residual_store_t *store, int slot, int period)
-{
-    for (int p = 1; p < period; p++)
-        if (store->slot[store->end - (uint32_t)p] == slot)
-            return true;
-    return false;
-}
-
-/* The slot that the call one period ago used, unless another call of this step took it already. */
-static int slot_of_period(const gw__residual_store_t *store, int period,
-                          const gw__residual_key_t *key)
-{
-    int slot = period > 0 ? store->slot[store->end - (uint32_t)period] : -1;
-    if (slot < 0 || !store->slots[slot].values || !same_key(&store->slots[slot].key, key))
-        return -1;
-    return taken(store, slot, period) ? -1 : slot;
-}
-
-static int slot_of_address(const gw__residual_store_t *store, const gw__residual_key_t *key,
-                           const void *address, int period)
+/* A slot of this kind that was not used by its last `recent` calls: the one at `address`, or the
+ * one used longest ago; -1: none. With `only_address` no other than the former. */
+static int slot_at_rest(const gw__residual_store_t *store, const gw__residual_kind_t *kind,
+                        const void *address, int recent, bool only_address)
 {
     int best = -1;
     for (int i = 0; i < store->slot_count; i++) {
         const gw__residual_slot_t *slot = &store->slots[i];
-        if (slot->values && slot->address == address && same_key(&slot->key, key) &&
-            !taken(store, i, period) &&
-            (best < 0 || slot->last_call > store->slots[best].last_call))
+        if (!slot->values || !same_key(&slot->key, &kind->key) ||
+            slot->last_use + (uint64_t)recent > kind->uses)
+            continue;
+        if (slot->address == address)
+            return i;
+        if (!only_address && (best < 0 || slot->last_use < store->slots[best].last_use))
             best = i;
     }
     return best;
 }
 
-/*
- * Drops what a confirmed sequence has not used for two periods: the layout has changed, or these
- * were used while the sequence was learned. Six periods, so that the four that learning may take
- * are gone for two, and `least` calls; looks once in so many calls.
- */
-static void drop_stale(gw__residual_store_t *store, int period, int32_t run, int32_t least)
+static int count_slots(const gw__residual_store_t *store, const gw__residual_kind_t *kind)
 {
-    int32_t confirmed = 6 * period > least ? 6 * period : least;
-    if (period == 0 || run < confirmed || run % confirmed != 0)
-        return;
-    uint64_t age = 2 * period > AGE_MIN ? 2 * (uint64_t)period : AGE_MIN;
-    int dropped = 0;
+    int count = 0;
     for (int i = 0; i < store->slot_count; i++)
-        if (store->slots[i].values && store->slots[i].last_call + age < store->calls) {
-            drop(store, i);
-            dropped++;
-        }
-    if (dropped > 0)
-        gw_context_log(store->context, GW_LOG_INFO,
-                       "the sequence of calls has changed: %d residuals of the old one dropped",
-                       dropped);
-}
-
-/* Equal calls alone: their first residuals are the memory by which many equal buckets are noticed
- * when the first one comes again, so they stay, unless that takes too much. */
-static int32_t uniform_confirmed(const gw__residual_key_t *key)
-{
-    bool large = key->count * sizeof(float) > UNIFORM_BYTES / FRESH_MIN;
-    return large ? CONFIRMED_MIN : 2 * FRESH_MAX;
+        count += store->slots[i].values && same_key(&store->slots[i].key, &kind->key);
+    return count;
 }
 
 static int least_recent(const gw__residual_store_t *store)
@@ -251,17 +138,16 @@ static int least_recent(const gw__residual_store_t *store)
 }
 
 /*
- * Makes room within the bound by giving up residuals that the sequence does not use any more, the
- * one used longest ago first. Never one in use: a step with more buckets than the bound allows
- * would push each one out just before its turn, and none would ever be found.
+ * Makes room within the bound by giving up residuals that are out of use, the one used longest ago
+ * first. Never one in use: a step with more buckets than the bound allows would push each one out
+ * just before its turn.
  */
-static bool make_room(gw__residual_store_t *store, size_t bytes, int period)
+static bool make_room(gw__residual_store_t *store, size_t bytes)
 {
-    uint64_t in_use = period > 0 ? 2 * (uint64_t)period : GW__RESIDUAL_PERIOD_MAX;
-    in_use = in_use > AGE_MIN ? in_use : AGE_MIN;
     while (!gw__context_take_residual(store->context, bytes)) {
         int oldest = least_recent(store);
-        if (oldest >= 0 && store->calls - store->slots[oldest].last_call >= in_use) {
+        if (oldest >= 0 && store->calls - store->slots[oldest].last_call >=
+                               IDLE + 2 * (uint64_t)store->slot_count) {
             drop(store, oldest);
             continue;
         }
@@ -292,10 +178,10 @@ static int free_entry(gw__residual_store_t *store)
     return store->slot_count++;
 }
 
-static int new_slot(gw__residual_store_t *store, const gw__residual_key_t *key, int period)
+static int new_slot(gw__residual_store_t *store, const gw__residual_key_t *key)
 {
     size_t bytes = key->count * sizeof(float);
-    if (!make_room(store, bytes, period))
+    if (!make_room(store, bytes))
         return -1;
     int i = free_entry(store);
     float *values = i < 0 ? NULL : gw__memory_map(bytes);
@@ -308,94 +194,210 @@ static int new_slot(gw__residual_store_t *store, const gw__residual_key_t *key, 
     return i;
 }
 
-/* Writes the call down; when the end of the memory is reached, the past that is still looked at
- * moves to its front. */
-static void record(gw__residual_store_t *store, uint32_t signature, uint32_t address, int slot)
+/* ---- Kinds and their order
+ * --------------------------------------------------------------------------- */
+
+static int add_kind(gw__residual_store_t *store, const gw__residual_key_t *key)
 {
-    if (store->end == GW__RESIDUAL_HISTORY) {
-        uint32_t from = GW__RESIDUAL_HISTORY - GW__RESIDUAL_PERIOD_MAX;
-        memmove(store->signature, store->signature + from,
-                GW__RESIDUAL_PERIOD_MAX * sizeof store->signature[0]);
-        memmove(store->address, store->address + from,
-                GW__RESIDUAL_PERIOD_MAX * sizeof store->address[0]);
-        memmove(store->slot, store->slot + from, GW__RESIDUAL_PERIOD_MAX * sizeof store->slot[0]);
-        store->end = GW__RESIDUAL_PERIOD_MAX;
+    if (store->kind_count == store->kind_capacity) {
+        int capacity = store->kind_capacity ? 2 * store->kind_capacity : 16;
+        gw__residual_kind_t **kinds = realloc(store->kinds, (size_t)capacity * sizeof *kinds);
+        if (!kinds)
+            return -1;
+        store->kinds = kinds;
+        store->kind_capacity = capacity;
     }
-    store->signature[store->end] = signature;
-    store->address[store->end] = address;
-    store->slot[store->end++] = slot;
-    store->calls++;
+    gw__residual_kind_t *kind = calloc(1, sizeof *kind);
+    if (!kind)
+        return -1;
+    kind->key = *key;
+    store->kinds[store->kind_count] = kind;
+    return store->kind_count++;
 }
 
-/*
- * Calls that all look the same and have no stable order of addresses. Either one bucket that is
- * allocated anew in every step, which must find its residual, or many equal buckets in their first
- * steps, which must not share one. Each address that comes again speaks for the second.
- */
-static int slot_of_uniform(gw__residual_store_t *store, const gw__residual_key_t *key,
-                           const void *address)
+static int kind_of(gw__residual_store_t *store, const gw__residual_key_t *key)
 {
-    int slot = slot_of_address(store, key, address, 1);
-    if (slot >= 0) {
-        store->fresh = 0;
-        store->fresh_needed =
-            2 * store->fresh_needed < FRESH_MAX ? 2 * store->fresh_needed : FRESH_MAX;
+    for (int i = 0; i < store->kind_count; i++)
+        if (same_key(&store->kinds[i]->key, key))
+            return i;
+    return add_kind(store, key);
+}
+
+/* How many calls of each kind a step holds, where the order of kinds shows it. */
+static void learn_order(gw__residual_store_t *store, int kind)
+{
+    if (!store->order)
+        store->order = calloc(1, sizeof *store->order);
+    if (!store->order)
+        return;
+    gw__rhythm_add(store->order, (uint32_t)kind + 1);
+    if (store->calls % ORDER_EVERY != 0)
+        return;
+    int period = gw__rhythm_period(store->order, ORDER_REPEATS, ORDER_LEAST, true);
+    for (int i = 0; i < store->kind_count && period > 0; i++) {
+        int share = gw__rhythm_count(store->order, (uint32_t)i + 1, period);
+        if (share > 0)
+            store->kinds[i]->share = share <= SHARE_MAX ? share : 0;
+    }
+}
+
+/* Drops the residuals of kinds that do not come any more: after its first step a trainer makes its
+ * buckets anew. */
+static void sweep(gw__residual_store_t *store)
+{
+    int dropped = 0;
+    for (int i = 0; i < store->slot_count; i++) {
+        const gw__residual_slot_t *slot = &store->slots[i];
+        if (!slot->values)
+            continue;
+        const gw__residual_kind_t *kind = store->kinds[kind_of(store, &slot->key)];
+        uint64_t age = store->calls - kind->last_call;
+        if (age > (kind->uses < BRIEF ? SWEEP_EVERY / 2 : GONE)) {
+            drop(store, i);
+            dropped++;
+        }
+    }
+    if (dropped > 0)
+        gw_context_log(store->context, GW_LOG_INFO,
+                       "the sequence of calls has changed: %d residuals of the old one dropped",
+                       dropped);
+}
+
+/* ---- One call
+ * ---------------------------------------------------------------------------------------- */
+
+static uint32_t place_of(const void *address)
+{
+    return (uint32_t)gw__mix64((uintptr_t)address) | 1;
+}
+
+/* Calls of the kind in a step, as far as it is known; 0: not. The order of kinds is the better
+ * witness: addresses also repeat by chance, and a staging buffer has one for all. */
+static int calls_per_step(const gw__residual_kind_t *kind)
+{
+    return kind->share > 0 ? kind->share : kind->period;
+}
+
+/* The period of the addresses where nothing speaks against it; 0: none. */
+static int period_of(const gw__residual_kind_t *kind)
+{
+    return kind->share == 0 || kind->share == kind->period ? kind->period : 0;
+}
+
+/* The slot that the call `back` calls of the kind ago used, unless a later one used it too. */
+static int slot_ago(const gw__residual_store_t *store, const gw__residual_kind_t *kind, int back)
+{
+    if (kind->places.count < (uint32_t)back)
+        return -1;
+    int slot = kind->slot[kind->places.count - (uint32_t)back];
+    if (slot < 0 || slot >= store->slot_count || !store->slots[slot].values ||
+        !same_key(&store->slots[slot].key, &kind->key))
+        return -1;
+    for (int p = 1; p < back; p++)
+        if (kind->slot[kind->places.count - (uint32_t)p] == slot)
+            return -1;
+    return slot;
+}
+
+/* A call out of the known sequence: an evaluation, a bucket left out. It keeps to itself. */
+static int slot_of_stranger(gw__residual_store_t *store, gw__residual_kind_t *kind,
+                            const void *address)
+{
+    int slot = slot_at_rest(store, kind, address, 1, true);
+    if (slot < 0)
+        slot = slot_at_rest(store, kind, address, 2 * calls_per_step(kind), false);
+    return slot < 0 ? new_slot(store, &kind->key) : slot;
+}
+
+static int slot_of_young(gw__residual_store_t *store, gw__residual_kind_t *kind,
+                         const void *address)
+{
+    int slot = slot_at_rest(store, kind, address, 0, true);
+    if (slot >= 0)
         return slot;
+    return count_slots(store, kind) < YOUNG_SLOTS ? new_slot(store, &kind->key)
+                                                  : slot_ago(store, kind, 1);
+}
+
+/* The slot of a call in sequence, by what the head of the store's header says. */
+static int slot_in_sequence(gw__residual_store_t *store, gw__residual_kind_t *kind,
+                            const void *address)
+{
+    int step = calls_per_step(kind);
+    if (step == 0 && kind->uses <= YOUNG)
+        return slot_of_young(store, kind, address);
+    step = step > 0 ? step : 1;
+    int slot = slot_ago(store, kind, step);
+    if (slot < 0)
+        slot = slot_at_rest(store, kind, address, step, false);
+    return slot < 0 ? new_slot(store, &kind->key) : slot;
+}
+
+/* Residuals of the kind that its last calls did not use: left over from learning. */
+static void drop_idle(gw__residual_store_t *store, const gw__residual_kind_t *kind)
+{
+    int step = calls_per_step(kind);
+    uint64_t idle = 2 * (uint64_t)step > IDLE ? 2 * (uint64_t)step : IDLE;
+    if ((step == 0 && kind->uses <= YOUNG) || kind->uses % (2 * idle) != 0)
+        return;
+    for (int i = 0; i < store->slot_count; i++)
+        if (store->slots[i].values && same_key(&store->slots[i].key, &kind->key) &&
+            store->slots[i].last_use + idle < kind->uses)
+            drop(store, i);
+}
+
+/* Whether the call is out of the sequence of addresses; too many in a row, and the sequence is
+ * forgotten. */
+static bool is_stranger(gw__residual_kind_t *kind, uint32_t place)
+{
+    int period = period_of(kind);
+    if (period == 0 || gw__rhythm_past(&kind->places, period) == place) {
+        kind->strangers = 0;
+        return false;
     }
-    return ++store->fresh > store->fresh_needed ? slot_of_period(store, 1, key) : -1;
+    if (++kind->strangers <= (period > STRANGERS ? period : STRANGERS))
+        return true;
+    kind->period = kind->strangers = 0;
+    gw__rhythm_break(&kind->places);
+    return false;
 }
 
-/* How many of the last `period` calls had this place (signature and address). */
-static int calls_at(const gw__residual_store_t *store, uint32_t place, int period)
+/* Writes a call of the sequence down. The slots lie beside the places and move with them. */
+static void record(gw__residual_kind_t *kind, uint32_t place, int slot)
 {
-    int count = 0;
-    for (int p = 1; p <= period; p++)
-        count += store->address[store->end - (uint32_t)p] == place;
-    return count;
-}
-
-/*
- * In this order: the place in a sequence with stable addresses; the place in a sequence with
- * structure (more than one kind of call), because an allocator may hand yesterday's address of one
- * bucket to another; the address.
- *
- * Equal calls at one address within a period are either buckets that pass through one staging
- * buffer, or one bucket in many steps with a rare call (an evaluation) between some of them.
- * Nothing tells them apart, but residuals of their own for hundreds of steps would cost memory and
- * delay the feedback: beyond SHARED_MAX it is one bucket.
- */
-static int find_slot(gw__residual_store_t *store, const gw__residual_key_t *key,
-                     const void *address, uint32_t place, int stable, int by_signature)
-{
-    if (stable == 0 && by_signature <= 1)
-        return slot_of_uniform(store, key, address);
-    if (stable > SHARED_MAX && calls_at(store, place, stable) > SHARED_MAX)
-        return slot_of_address(store, key, address, 1);
-    int period = stable > 0 ? stable : by_signature;
-    int slot = slot_of_period(store, period, key);
-    return slot >= 0 ? slot : slot_of_address(store, key, address, period);
+    if (gw__rhythm_add(&kind->places, place))
+        memmove(kind->slot, kind->slot + GW__PERIOD_MAX, GW__PERIOD_MAX * sizeof kind->slot[0]);
+    kind->slot[kind->places.count - 1] = slot;
+    if (period_of(kind) == 0 && kind->uses % LOOK_EVERY == 0)
+        kind->period = gw__rhythm_period(&kind->places, REPEATS, LEAST, false);
 }
 
 float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_t *key,
                             const void *address, int *out)
 {
-    uint32_t signature = signature_of(key), where = place_of(signature, address);
-    extend_runs(store, signature, where);
-    int stable = stable_period(store), by_signature = stable > 0 ? 0 : volatile_period(store);
-    int slot = find_slot(store, key, address, where, stable, by_signature);
-    if (slot < 0)
-        slot = new_slot(store, key, stable > 0 ? stable : by_signature > 1 ? by_signature : 0);
-    record(store, signature, where, slot);
-    *out = slot;
+    int k = kind_of(store, key);
+    *out = -1;
+    if (k < 0)
+        return NULL;
+    gw__residual_kind_t *kind = store->kinds[k];
+    uint32_t place = place_of(address);
+    store->calls++;
+    kind->uses++;
+    kind->last_call = store->calls;
+    learn_order(store, k);
+    bool stranger = is_stranger(kind, place);
+    int slot =
+        stranger ? slot_of_stranger(store, kind, address) : slot_in_sequence(store, kind, address);
+    if (!stranger)
+        record(kind, place, slot);
     if (slot >= 0) {
         store->slots[slot].address = address;
         store->slots[slot].last_call = store->calls;
+        store->slots[slot].last_use = kind->uses;
     }
-    drop_stale(store, stable, run_of(store->run_address, stable), CONFIRMED_MIN);
-    int32_t run = run_of(store->run_signature, by_signature);
-    if (by_signature > 1)
-        drop_stale(store, by_signature, run, CONFIRMED_MIN);
-    else if (store->fresh > store->fresh_needed)
-        drop_stale(store, by_signature, run, uniform_confirmed(key));
+    drop_idle(store, kind);
+    if (store->calls % SWEEP_EVERY == 0)
+        sweep(store);
+    *out = slot;
     return slot < 0 ? NULL : store->slots[slot].values;
 }

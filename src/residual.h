@@ -15,42 +15,44 @@ typedef struct gw__residual_key {
     uint64_t coder; /* hash of the codec's spec */
 } gw__residual_key_t;
 
-enum { GW__RESIDUAL_HISTORY = 1024, GW__RESIDUAL_PERIOD_MAX = 512 };
-
 typedef struct gw__residual_slot {
     gw__residual_key_t key;
     const void *address; /* of the buffer that used it last */
-    float *values;       /* key.count floats */
-    uint64_t last_call;
+    float *values;       /* key.count floats; NULL: the entry is free */
+    uint64_t last_call;  /* of the communicator */
+    uint64_t last_use;   /* of its kind */
 } gw__residual_slot_t;
 
+typedef struct gw__residual_kind gw__residual_kind_t;
+typedef struct gw__residual_rhythm gw__residual_rhythm_t;
+
 /*
- * A trainer makes the same sequence of calls every step. The store recognises that sequence
- * (signatures, and addresses where they are stable) and gives the i-th call of a step the residual
- * that the i-th call of the last step left, wherever its buffer lies now. Belongs to one
- * communicator and is used by one thread at a time.
+ * A trainer makes the same sequence of calls every step, and the i-th call of a step is to find the
+ * residual that the i-th call of the last step left, wherever its buffer lies now.
+ *
+ * Calls of different kinds (keys) tell themselves apart. So the question is only how many calls of
+ * one kind a step holds. Per kind, in this order:
+ *   1. the order of the kinds repeats with a period, in which the kind comes so many times;
+ *   2. the addresses repeat with a period: that many;
+ *   3. neither is known yet: an address that was seen keeps its residual, a new one gets one, up to
+ * eight;
+ *   4. neither shows: one.
+ * Equal buckets that are allocated anew in every step, with no call of another kind between them,
+ * look like one: they share a residual, and what one lost is added to the next. Memory stays
+ * bounded then, but the feedback is of no use.
+ *
+ * Belongs to one communicator and is used by one thread at a time.
  */
 typedef struct gw__residual_store {
     gw_context_t *context;
     gw__residual_slot_t *slots;
     int slot_count, slot_capacity;
-    uint64_t calls; /* calls seen */
-    /* The past: the call p calls before the next one lies at [end - p]. Hashes of what a call was,
-     * and of that with its address (0: no call), and the slot that it used (-1: none). */
-    uint32_t end;
-    uint32_t signature[GW__RESIDUAL_HISTORY], address[GW__RESIDUAL_HISTORY];
-    int slot[GW__RESIDUAL_HISTORY];
-    /* For how many calls in a row each equals the one p calls before it, at
-     * [GW__RESIDUAL_PERIOD_MAX - p]: in the order of the past, so that one pass of vector
-     * instructions serves all periods. */
-    int32_t run_signature[GW__RESIDUAL_PERIOD_MAX];
-    int32_t run_address[GW__RESIDUAL_PERIOD_MAX];
-    uint64_t resets;    /* residuals dropped: layout changed, call failed, bound reached */
-    int stable;         /* the period by addresses of the newest call; 0: none */
-    int stable_repeats; /* how often it must have been seen */
-    int fresh;          /* calls in a row at unknown addresses */
-    int fresh_needed;   /* how many of them show that there is one bucket at ever new places */
-    bool told_bound;    /* the bound was reached and the log says so */
+    gw__residual_kind_t **kinds;
+    int kind_count, kind_capacity;
+    gw__residual_rhythm_t *order; /* of the kinds of all calls */
+    uint64_t calls;
+    uint64_t resets; /* residuals dropped: sequence changed, call failed, bound reached */
+    bool told_bound; /* the bound was reached and the log says so */
 } gw__residual_store_t;
 
 void gw__residual_init(gw__residual_store_t *store, gw_context_t *context);
@@ -66,7 +68,7 @@ float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_
 /* Sets a slot to zero after a call that failed; counted. Slot -1 is fine. */
 void gw__residual_reset(gw__residual_store_t *store, int slot);
 
-/* Drops all slots; counted. */
+/* Drops all slots; counted. What was learned of the sequence stays. */
 void gw__residual_clear(gw__residual_store_t *store);
 
 #endif

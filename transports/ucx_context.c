@@ -58,6 +58,34 @@ static bool user_has_set(const char *option)
     return getenv(name) || getenv(name + strlen("GRADWIRE_"));
 }
 
+/* The variables by which the user has chosen what UCX may use, with their values; "" when none. */
+static void chosen_by_user(char *out, size_t size)
+{
+    static const char *const names[] = {"GRADWIRE_UCX_TLS", "UCX_TLS", "GRADWIRE_UCX_NET_DEVICES",
+                                        "UCX_NET_DEVICES"};
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && used < size; i++)
+        if (getenv(names[i]))
+            used += (size_t)snprintf(out + used, size - used, "%s%s=%s", used ? " " : "", names[i],
+                                     getenv(names[i]));
+}
+
+void gw__ucx_explain(ucs_status_t status, char *out, size_t size)
+{
+    char chosen[128];
+    chosen_by_user(chosen, sizeof(chosen));
+    if ((status == UCS_ERR_NO_DEVICE || status == UCS_ERR_UNREACHABLE) && chosen[0])
+        snprintf(out, size, "%s; likely because of %s", ucs_status_string(status), chosen);
+    else if (status == UCS_ERR_NO_MEMORY || status == UCS_ERR_NO_RESOURCE)
+        snprintf(out, size,
+                 "%s; if /dev/shm is small, enlarge it (docker run --shm-size) or set "
+                 "UCX_TLS=tcp,self",
+                 ucs_status_string(status));
+    else
+        snprintf(out, size, "%s", ucs_status_string(status));
+}
+
 /* Our default of an option; the user's own value wins. */
 static void prefer(ucp_config_t *config, const char *option, const char *value)
 {
@@ -150,13 +178,20 @@ static gw_status_t context_check(ucx_context_t *context, const gw_link_params_t 
     return GW_OK;
 }
 
+static gw_status_t refuse_status(const gw_link_params_t *params, ucs_status_t status,
+                                 const char *what)
+{
+    char text[224];
+    gw__ucx_explain(status, text, sizeof(text));
+    return refuse(params, gw__ucx_status(status), what, text);
+}
+
 static gw_status_t context_init(ucx_context_t *context, const gw_link_params_t *params)
 {
     ucp_config_t *config;
     ucs_status_t status = ucp_config_read("GRADWIRE", NULL, &config);
     if (status != UCS_OK)
-        return refuse(params, gw__ucx_status(status), "cannot read its settings",
-                      ucs_status_string(status));
+        return refuse_status(params, status, "cannot read its settings");
     configure(config, params);
     ucp_params_t wanted = {.field_mask = UCP_PARAM_FIELD_FEATURES |
                                          UCP_PARAM_FIELD_MT_WORKERS_SHARED |
@@ -168,7 +203,7 @@ static gw_status_t context_init(ucx_context_t *context, const gw_link_params_t *
     status = ucp_init(&wanted, config, &context->ucp);
     ucp_config_release(config);
     if (status != UCS_OK)
-        return refuse(params, gw__ucx_status(status), "no context", ucs_status_string(status));
+        return refuse_status(params, status, "no context");
     gw_status_t result = context_check(context, params);
     if (result != GW_OK)
         ucp_cleanup(context->ucp);

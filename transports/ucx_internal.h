@@ -69,6 +69,9 @@ struct gw_link {
 /* The one place that translates UCX's status codes. */
 gw_status_t gw__ucx_status(ucs_status_t status);
 
+/* UCX's text for an error and, where the cause is likely known, what to do about it. */
+void gw__ucx_explain(ucs_status_t status, char *out, size_t size);
+
 /* A context for these devices and ports; give it back with gw__ucx_context_put. GW_ERR_NO_MODULE
  * when UCX has no support for threads, GW_ERR_NO_DEVICE, GW_ERR_NO_MEMORY, GW_ERR_IO. Any thread.
  */

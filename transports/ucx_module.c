@@ -3,10 +3,21 @@
  * for. */
 #include "ucx_internal.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+/*
+ * Descriptors that a link may take. Measured with UCX 1.13: up to 12 and 2 for every rank (the
+ * watch on its process, its socket), and for a moment a third where both ends connect at once. The
+ * rest is for machines with more interfaces, and for the program itself.
+ */
+enum { DESCRIPTORS = 24, DESCRIPTORS_PER_RANK = 3 };
 
 static gw_status_t ucx_probe(char *why, size_t size)
 {
@@ -23,6 +34,14 @@ static gw_status_t ucx_probe(char *why, size_t size)
     return GW_ERR_NO_MODULE;
 }
 
+static gw_status_t refuse(const gw_link_t *link, ucs_status_t status)
+{
+    char text[224];
+    gw__ucx_explain(status, text, sizeof(text));
+    link->params.log(link->params.log_arg, GW_LOG_WARN, "ucx: no worker: %s", text);
+    return gw__ucx_status(status);
+}
+
 static gw_status_t worker_open(gw_link_t *link)
 {
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -30,7 +49,7 @@ static gw_status_t worker_open(gw_link_t *link)
     ucs_status_t status = ucp_worker_create(link->context->ucp, &params, &link->worker);
     if (status != UCS_OK) {
         link->worker = NULL;
-        return gw__ucx_status(status);
+        return refuse(link, status);
     }
     ucp_worker_attr_t attr = {.field_mask = UCP_WORKER_ATTR_FIELD_THREAD_MODE};
     status = ucp_worker_query(link->worker, &attr);
@@ -38,7 +57,7 @@ static gw_status_t worker_open(gw_link_t *link)
         return GW_ERR_NO_MODULE;
     if (status == UCS_OK)
         status = ucp_worker_get_efd(link->worker, &link->event_fd);
-    return gw__ucx_status(status);
+    return status == UCS_OK ? GW_OK : refuse(link, status);
 }
 
 static void link_free(gw_link_t *link)
@@ -71,15 +90,47 @@ static gw_link_t *link_new(const gw_link_params_t *params)
     return NULL;
 }
 
+/* Descriptors in use; 0 where the system does not tell. The directory's own is counted too. */
+static size_t descriptors_used(void)
+{
+    size_t used = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    if (!directory)
+        return errno == EMFILE ? SIZE_MAX / 2 : 0;
+    for (const struct dirent *entry; (entry = readdir(directory));)
+        used += entry->d_name[0] != '.';
+    closedir(directory);
+    return used;
+}
+
+/* UCX ends the process when it finds no descriptor for a connection, so that must not come about.
+ */
+static gw_status_t descriptors_check(const gw_link_params_t *params)
+{
+    size_t need = DESCRIPTORS + DESCRIPTORS_PER_RANK * (size_t)params->size;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        descriptors_used() + need <= limit.rlim_cur)
+        return GW_OK;
+    params->log(params->log_arg, GW_LOG_WARN,
+                "ucx: a communicator of %d ranks may need %zu file descriptors, and fewer are left "
+                "of %llu; raise the limit (ulimit -n) or use fewer communicators",
+                params->size, need, (unsigned long long)limit.rlim_cur);
+    return GW_ERR_IO;
+}
+
 static gw_status_t ucx_open(const gw_link_params_t *params, gw_link_t **out)
 {
     if (params->size < 1 || params->size > 65536 || params->rank < 0 ||
         params->rank >= params->size)
         return GW_ERR_INVALID;
+    gw_status_t status = descriptors_check(params);
+    if (status != GW_OK)
+        return status;
     gw_link_t *link = link_new(params);
     if (!link)
         return GW_ERR_NO_MEMORY;
-    gw_status_t status = gw__ucx_context_get(&link->params, &link->context);
+    status = gw__ucx_context_get(&link->params, &link->context);
     if (status != GW_OK)
         goto free_link;
     status = worker_open(link);
@@ -88,7 +139,6 @@ static gw_status_t ucx_open(const gw_link_params_t *params, gw_link_t **out)
     *out = link;
     return GW_OK;
 put_context:
-    params->log(params->log_arg, GW_LOG_WARN, "ucx: no worker (%d)", (int)status);
     if (link->worker)
         ucp_worker_destroy(link->worker);
     gw__ucx_context_put(link->context);

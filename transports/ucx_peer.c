@@ -64,9 +64,10 @@ gw_status_t gw__ucx_peer_open(ucx_peer_t *peer)
     peer->lost = gw__ucx_status(status);
     if (peer->lost == GW_ERR_IO || peer->lost == GW_ERR_CANCELED)
         peer->lost = GW_ERR_UNREACHABLE;
+    char text[224];
+    gw__ucx_explain(status, text, sizeof(text));
     peer->link->params.log(peer->link->params.log_arg, GW_LOG_WARN,
-                           "ucx: no connection to rank %d: %s", peer->rank,
-                           ucs_status_string(status));
+                           "ucx: no connection to rank %d: %s", peer->rank, text);
     return peer->lost;
 }
 

@@ -18,6 +18,11 @@ typedef struct gw_comm_params {
     const char *name;      /* for logs and statistics; NULL: a number */
     const char *transport; /* NULL: GRADWIRE_TRANSPORT */
     void *transport_arg;   /* loopback: the gw_loopback_t */
+    /* Called on the calling thread while a call waits for peers, at least every millisecond or so;
+     * NULL: nothing. Lets the caller progress a library whose progress a peer may need before it
+     * enters the call. Must not call Gradwire, and should return within microseconds. */
+    void (*idle)(void *arg);
+    void *idle_arg;
 } gw_comm_params_t;
 
 typedef struct gw_comm gw_comm_t;
@@ -45,10 +50,10 @@ GW_API void gw_comm_free(gw_comm_t *comm);
  * otherwise, and are free again on return. Blocking. A call that is not eligible for the codec runs
  * uncompressed and is counted with its reason.
  *
- * GW_ERR_INVALID, GW_ERR_UNSUPPORTED (dtype or op; nothing was sent). GW_ERR_PEER_FAILED,
- * GW_ERR_TIMEOUT, GW_ERR_UNREACHABLE, GW_ERR_FRAME_*: recv is undefined, residuals of the call are
- * reset, and every later call on this communicator returns the same status; free it. gw_comm_error
- * tells the reason.
+ * GW_ERR_INVALID (buffers), GW_ERR_UNSUPPORTED (dtype or op): nothing was sent, and other ranks
+ * that made the call rightly wait for this one. GW_ERR_PEER_FAILED, GW_ERR_TIMEOUT,
+ * GW_ERR_UNREACHABLE, GW_ERR_FRAME_*: recv is undefined, residuals of the call are reset, and every
+ * later call on this communicator returns the same status; free it. gw_comm_error tells the reason.
  */
 GW_API gw_status_t gw_allreduce(gw_comm_t *comm, const void *send, void *recv, size_t count,
                                 gw_dtype_t dtype, gw_op_t op);

@@ -47,7 +47,7 @@ typedef enum gw_collective { GW_ALLREDUCE = 0 } gw_collective_t;
     X(GW_REASON_OP_USER, "op_user", "operation defined by the application")                        \
     X(GW_REASON_INTERCOMM, "intercomm", "inter-communicator")                                      \
     X(GW_REASON_SINGLE_RANK, "single_rank", "communicator of one rank")                            \
-    X(GW_REASON_DISABLED, "disabled", "GRADWIRE_DISABLE is set, or set-up failed")                 \
+    X(GW_REASON_DISABLED, "disabled", "switched off, or set-up or an earlier call failed")         \
     X(GW_REASON_EXCLUDED, "excluded", "excluded by a rule or by codec raw")                        \
     X(GW_REASON_GATE, "gate", "compression would not pay")                                         \
     X(GW_REASON_MISMATCH, "mismatch", "ranks run with different settings or without Gradwire")     \

@@ -35,6 +35,8 @@ gw__target_t gw__target(gw__link_t *link, bool nested);
 
 /* MPI functions that the shim calls for itself; by their PMPI names, so that no tool sees them. */
 #define GW_PMPI_TABLE(X)                                                                           \
+    X(Add_error_code)                                                                              \
+    X(Add_error_string)                                                                            \
     X(Allgather)                                                                                   \
     X(Bcast)                                                                                       \
     X(Comm_call_errhandler)                                                                        \
@@ -49,6 +51,7 @@ gw__target_t gw__target(gw__link_t *link, bool nested);
     X(Get_library_version)                                                                         \
     X(Group_free)                                                                                  \
     X(Group_translate_ranks)                                                                       \
+    X(Iprobe)                                                                                      \
     X(Type_get_envelope)
 
 typedef struct gw__pmpi {
@@ -76,6 +79,7 @@ const char *gw__pmpi_bind(void);
     X(agreement_compare)                                                                           \
     X(decide)                                                                                      \
     X(comm_create)                                                                                 \
+    X(comm_error)                                                                                  \
     X(comm_free)                                                                                   \
     X(allreduce)
 
@@ -140,7 +144,8 @@ bool gw__agreement_reached(void);
 
 typedef struct gw__comm_state {
     gw_comm_facts_t facts;
-    gw_comm_t *comm; /* NULL until the first call that is compressed */
+    gw_comm_t *comm;     /* NULL until the first call that is compressed */
+    gw_reason_t refusal; /* why it cannot be opened; GW_REASON_NONE: not tried, or open */
     MPI_Comm handle;
     uint64_t order; /* equal on all ranks, different for every communicator: the order of closing */
     char name[MPI_MAX_OBJECT_NAME];
@@ -154,10 +159,16 @@ void gw__comm_states_close(void);
 
 /* The state of a communicator, made on its first use. NULL: no memory. */
 gw__comm_state_t *gw__comm_state(MPI_Comm handle);
-/* Opens libgradwire's communicator; collective, the same result on every rank. False: this
- * communicator runs plain; the library has logged why. */
-bool gw__comm_open(gw__comm_state_t *state);
+/* Opens libgradwire's communicator; collective, the same result on every rank. GW_REASON_NONE, or
+ * why this communicator runs plain from now on; the library has logged more. */
+gw_reason_t gw__comm_open(gw__comm_state_t *state);
 /* Before MPI frees the communicator. */
 void gw__comm_close(MPI_Comm handle);
+
+/* ---- Errors (preload_error.c) ---- */
+
+/* Calls the user's error handler and returns what it was called with: an error code of class
+ * MPI_ERR_OTHER whose MPI_Error_string is the sentence of this failure, until the next failure. */
+int gw__error_raise(const gw__comm_state_t *state, gw_status_t status);
 
 #endif

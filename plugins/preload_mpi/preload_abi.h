@@ -13,7 +13,7 @@
  * libmpi, and a preloaded object with such a symbol kills every program that has no MPI in it.
  */
 typedef struct gw__abi {
-    MPI_Comm world, comm_null;
+    MPI_Comm world, self, comm_null;
     MPI_Datatype byte, float32, datatype_null;
     MPI_Op sum, op_null;
 } gw__abi_t;

@@ -31,6 +31,7 @@ bool gw__abi_matches(const char *library_version)
 bool gw__abi_bind(gw__find_fn find)
 {
     gw__abi.world = find("ompi_mpi_comm_world");
+    gw__abi.self = find("ompi_mpi_comm_self");
     gw__abi.comm_null = find("ompi_mpi_comm_null");
     gw__abi.byte = find("ompi_mpi_byte");
     gw__abi.float32 = find("ompi_mpi_float");
@@ -39,7 +40,7 @@ bool gw__abi_bind(gw__find_fn find)
     gw__abi.op_null = find("ompi_mpi_op_null");
     for (size_t i = 0; i < OP_COUNT; i++)
         ops[i] = find(op_names[i]);
-    return gw__abi.world && gw__abi.comm_null && gw__abi.byte && gw__abi.float32 &&
+    return gw__abi.world && gw__abi.self && gw__abi.comm_null && gw__abi.byte && gw__abi.float32 &&
            gw__abi.datatype_null && gw__abi.sum && gw__abi.op_null;
 }
 

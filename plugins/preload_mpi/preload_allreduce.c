@@ -51,7 +51,12 @@ static gw_op_t classify_op(MPI_Op op)
     return gw__abi_op_predefined(op) ? GW_OP_OTHER : GW_OP_USER;
 }
 
-/* Calls that MPI refuses go there, so that its own error appears. */
+/*
+ * Calls that MPI refuses go there, so that its own error appears. Only those: a call that MPI
+ * carries out would leave this rank in MPI and the others, whose buffers may be in order, in
+ * Gradwire. So buffers that overlap in part, which MPI does not look for, are an error of
+ * Gradwire's.
+ */
 static bool buffers_legal(const arguments_t *a)
 {
     return a->send && a->recv && a->recv != MPI_IN_PLACE && a->send != a->recv;
@@ -77,9 +82,9 @@ static gw_reason_t reason_to_pass(const arguments_t *a, const gw_call_t *call,
         return GW_REASON_DEVICE_MEMORY;
     if (!buffers_legal(a))
         return GW_REASON_UNSUPPORTED_CALL;
-    if (!state->comm && !gw__comm_open(state))
-        return GW_REASON_MISMATCH;
-    return GW_REASON_NONE;
+    if (state->comm || state->refusal != GW_REASON_NONE)
+        return state->refusal;
+    return gw__comm_open(state);
 }
 
 static int pass(const arguments_t *a, gw_reason_t reason)
@@ -94,10 +99,7 @@ static int compress(gw__comm_state_t *state, const gw_call_t *call)
 {
     gw_status_t status = gw__library.allreduce(state->comm, call->send, call->recv, call->count,
                                                call->dtype, call->op);
-    if (status == GW_OK)
-        return MPI_SUCCESS;
-    gw__pmpi.Comm_call_errhandler(state->handle, MPI_ERR_OTHER);
-    return MPI_ERR_OTHER;
+    return status == GW_OK ? MPI_SUCCESS : gw__error_raise(state, status);
 }
 
 __attribute__((visibility("default"))) int MPI_Allreduce(const void *sendbuf, void *recvbuf,

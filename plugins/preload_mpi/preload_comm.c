@@ -144,6 +144,19 @@ static gw_status_t allgather(void *arg, const void *own, void *all, size_t bytes
     return rc == MPI_SUCCESS ? GW_OK : GW_ERR_PEER_FAILED;
 }
 
+/*
+ * While this rank waits inside a call of ours, a peer may wait for MPI on this rank before it
+ * enters the call: for the rest of a message, for a step of a non-blocking collective. Any call of
+ * MPI that looks for something makes it go on; this one takes nothing away, as nobody else can send
+ * here.
+ */
+static void progress_mpi(void *arg)
+{
+    int found;
+    (void)arg;
+    gw__pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, gw__abi.self, &found, MPI_STATUS_IGNORE);
+}
+
 /* Rank 0's place in the job and how many it opened so far make a number that no other communicator
  * has. */
 static uint64_t agree_order(MPI_Comm comm)
@@ -156,22 +169,24 @@ static uint64_t agree_order(MPI_Comm comm)
     return order;
 }
 
-bool gw__comm_open(gw__comm_state_t *state)
+gw_reason_t gw__comm_open(gw__comm_state_t *state)
 {
     int length = 0;
-    gw_comm_params_t params = {
-        .size = state->facts.size, .allgather = allgather, .allgather_arg = state};
+    gw_comm_params_t params = {.size = state->facts.size,
+                               .allgather = allgather,
+                               .allgather_arg = state,
+                               .idle = progress_mpi};
     gw__pmpi.Comm_rank(state->handle, &params.rank);
     if (gw__pmpi.Comm_get_name(state->handle, state->name, &length) == MPI_SUCCESS && length > 0)
         params.name = state->name;
     state->order = agree_order(state->handle);
     gw_status_t status = gw__library.comm_create(gw__job.context, &params, &state->comm);
     if (status == GW_OK)
-        return true;
-    /* The library has said why. All ranks got the same status, so all take this way. */
+        return GW_REASON_NONE;
+    /* All ranks got the same status, so all take this way. */
     state->comm = NULL;
-    state->facts.mismatch = true;
-    return false;
+    state->refusal = status == GW_ERR_SETTINGS_DIFFER ? GW_REASON_MISMATCH : GW_REASON_DISABLED;
+    return state->refusal;
 }
 
 void gw__comm_close(MPI_Comm handle)

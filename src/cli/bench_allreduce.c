@@ -85,9 +85,11 @@ static int parse(int argc, char **argv, options_t *o)
         {"codec", 1, 0, 'c'}, {"dtype", 1, 0, 'd'}, {"inplace", 0, 0, 'i'},
         {"check", 0, 0, 'C'}, {"json", 0, 0, 'j'},  {"help", 0, 0, 'h'},
         {0, 0, 0, 0}};
+    static char name[] = "gradwire bench allreduce";
     *o = (options_t){
         .from = 1 << 20, .to = 64 << 20, .factor = 2, .dtype = "f32", .iterations = 5, .warmup = 1};
     bool good = true;
+    argv[0] = name; /* getopt's messages begin with it */
     optind = 1;
     for (int c; good && (c = getopt_long(argc, argv, "b:e:f:n:w:", longs, NULL)) != -1;)
         switch (c) {

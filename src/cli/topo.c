@@ -396,7 +396,9 @@ int gw_cli_topo(int argc, char **argv)
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     const char *input = NULL, *output = NULL;
+    static char name[] = "gradwire topo";
     int format = 0;
+    argv[0] = name; /* getopt's messages begin with it */
     optind = 1;
     for (int c; (c = getopt_long(argc, argv, "i:o:h", options, NULL)) != -1;) {
         if (c == 'f' && (format = find_format(optarg)) < 0)

@@ -269,7 +269,9 @@ START_TEST(a_communicator_of_one_copies)
     gw_context_t *context;
     gw_comm_t *comm;
     float x[100], y[100];
-    ck_assert_int_eq(gw_context_create(NULL, 0, &context, NULL, 0), GW_OK);
+    gw_setting_t settings[] = {{"GRADWIRE_LOG_FILE", log_name}};
+    new_log();
+    ck_assert_int_eq(gw_context_create(settings, 1, &context, NULL, 0), GW_OK);
     gw_comm_params_t params = {.rank = 0, .size = 1};
     ck_assert_int_eq(gw_comm_create(context, &params, &comm), GW_OK);
     for (int i = 0; i < 100; i++)
@@ -281,6 +283,11 @@ START_TEST(a_communicator_of_one_copies)
     ck_assert_int_eq(gw_allreduce(comm, NULL, NULL, 0, GW_F32, GW_SUM), GW_OK);
     ck_assert_int_eq(gw_allreduce(comm, NULL, NULL, 1, GW_F32, GW_SUM), GW_ERR_INVALID);
     ck_assert_int_eq(gw_allreduce(comm, x, x + 1, 50, GW_F32, GW_SUM), GW_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(gw_comm_error(comm), "buffers overlap"));
+    ck_assert_int_eq(gw_allreduce(comm, x + 99, x, 100, GW_F32, GW_SUM), GW_ERR_INVALID);
+    ck_assert_int_eq(told("buffers overlap"), 1);
+    ck_assert_int_eq(gw_allreduce(comm, x + 50, x, 50, GW_F32, GW_SUM), GW_OK);
+    ck_assert(memcmp(x, x + 50, 50 * sizeof *x) == 0);
     ck_assert_int_eq(gw_allreduce(comm, x, y, 10, GW_F64, GW_SUM), GW_ERR_UNSUPPORTED);
     ck_assert_int_eq(gw_allreduce(comm, x, y, 10, GW_F32, GW_OP_OTHER), GW_ERR_UNSUPPORTED);
     ck_assert_int_eq(gw_allreduce(comm, x, y, SIZE_MAX, GW_F32, GW_SUM), GW_ERR_INVALID);
@@ -291,8 +298,12 @@ START_TEST(a_communicator_of_one_copies)
     ck_assert_str_eq(gw_comm_describe(comm, -1), "none");
     gw_stats_t stats;
     gw_comm_stats(comm, &stats);
-    ck_assert_uint_eq(stats.calls, 3);
-    ck_assert_uint_eq(stats.reasons[GW_REASON_SINGLE_RANK], 3);
+    ck_assert_uint_eq(stats.calls, 10);
+    ck_assert_uint_eq(stats.passed, 10);
+    ck_assert_uint_eq(stats.reasons[GW_REASON_SINGLE_RANK], 4);
+    ck_assert_uint_eq(stats.reasons[GW_REASON_UNSUPPORTED_CALL], 6);
+    ck_assert_uint_eq(stats.errors, 6);
+    unlink(log_name);
     gw_comm_free(comm);
     gw_context_free(context);
 }

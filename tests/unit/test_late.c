@@ -74,10 +74,26 @@ static gw_status_t reduce(gw_rank_t *rank, scene_t *scene, float *x)
 /* ---- Late
  * --------------------------------------------------------------------------------------------- */
 
+/* Turns that a rank's own library got, and whether all were on the rank's thread. */
+typedef struct turns {
+    pthread_t thread;
+    int count, strange;
+} turns_t;
+
+static void take_turn(void *arg)
+{
+    turns_t *turns = arg;
+    turns->count++;
+    turns->strange += !pthread_equal(turns->thread, pthread_self());
+}
+
 static void late_body(gw_rank_t *rank)
 {
     scene_t *scene = rank->arg;
     float *x = malloc(scene->count * sizeof *x);
+    turns_t turns = {.thread = pthread_self()};
+    rank->comm->engine.idle = take_turn;
+    rank->comm->engine.idle_arg = &turns;
     if (rank->rank == 1)
         sleep(3);
     ck_assert_int_eq(reduce(rank, scene, x), GW_OK);
@@ -89,6 +105,8 @@ static void late_body(gw_rank_t *rank)
     /* Waiting for a peer is neither wire nor computing. */
     gw_stats_t stats;
     gw_comm_stats(rank->comm, &stats);
+    gw_check(turns.strange == 0, "%d turns on other threads", turns.strange);
+    gw_check(rank->rank != 0 || turns.count > 1000, "%d turns in three seconds", turns.count);
     if (rank->rank == 0)
         ck_assert_uint_ge(stats.wait_us, 2500000);
     else
@@ -174,6 +192,8 @@ static void silent_body(gw_rank_t *rank)
         gw_stats_t stats;
         gw_comm_stats(rank->comm, &stats);
         ck_assert_uint_eq(stats.errors, 1);
+        ck_assert_uint_eq(stats.reasons[GW_REASON_DISABLED], 2);
+        ck_assert_uint_eq(stats.calls, stats.compressed + stats.passed);
         ck_assert_uint_eq(stats.residual_resets, 1);
         if (r != 1)
             ck_assert_int_eq(gw_comm_failed_rank(rank->comm), 1);

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -371,6 +372,51 @@ START_TEST(descriptors_stay)
 }
 END_TEST
 
+/* Near the limit of descriptors a link is refused, one by one, until all that stand are whole. */
+static void near_the_limit(body_rank_t *me)
+{
+    enum { MOST = 40 };
+    gw_link_t *links[MOST];
+    int warnings = 0, count = 0;
+    gw_status_t status = GW_OK;
+    me->transport = ucx();
+    struct rlimit limit = {128, 128};
+    EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0, "no such limit");
+    while (count < MOST) {
+        gw_link_params_t params = body_params(me);
+        params.log = quiet;
+        params.log_arg = &warnings;
+        int before = open_descriptors();
+        status = me->transport->open(&params, &me->link);
+        if (status != GW_OK) {
+            EXPECT(before + 24 + 3 * me->size > 128, "refused with %d in use", before);
+            break;
+        }
+        me->transport->close(me->link);
+        EXPECT(body_open(me) == 0, "open failed");
+        greet(me, 1 - me->rank);
+        meet(me);
+        links[count++] = me->link;
+    }
+    EXPECT(count > 3 && count < MOST, "%d links", count);
+    EXPECT(status == GW_ERR_IO && warnings == 1, "%s, %d warnings", gw_status_name(status),
+           warnings);
+    for (int i = 0; i < count; i++) {
+        me->link = links[i];
+        greet(me, 1 - me->rank);
+    }
+    meet(me);
+    for (int i = 0; i < count; i++)
+        me->transport->close(links[i]);
+}
+
+START_TEST(descriptors_run_out)
+{
+    carry(_i);
+    run(2, 2, near_the_limit);
+}
+END_TEST
+
 /* The functions that UCX's memory hooks would patch. */
 typedef struct code {
     unsigned char bytes[6][16];
@@ -466,6 +512,7 @@ int main(void)
     tcase_add_test(tc, no_such_device);
     tcase_add_test(tc, not_connected);
     tcase_add_loop_test(tc, descriptors_stay, 0, CARRIERS);
+    tcase_add_loop_test(tc, descriptors_run_out, 0, CARRIERS);
     tcase_add_test(tc, no_memory_hooks);
     tcase_add_test(tc, memory_hooks_on_request);
     tcase_add_loop_test(tc, forked_child, 0, CARRIERS);

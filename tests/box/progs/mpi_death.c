@@ -10,10 +10,12 @@
 enum { COUNT = 1 << 18 };
 
 static float in[COUNT], out[COUNT];
+static int last; /* what the last sum returned */
 
 static int sum(void)
 {
     int rc = MPI_Allreduce(in, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), class = rc;
+    last = rc;
     if (rc != MPI_SUCCESS)
         MPI_Error_class(rc, &class);
     return class;
@@ -38,6 +40,10 @@ int main(int argc, char **argv)
             sum();
     double began = MPI_Wtime();
     int first = sum(), second = sum();
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(last, text, &length);
+    printf("text %zu %d %s\n", strlen(text), length, text);
     printf("fine %d other %d %d quick %d\n", fine, first == MPI_ERR_OTHER, second == MPI_ERR_OTHER,
            MPI_Wtime() - began < 7);
     fflush(stdout);
