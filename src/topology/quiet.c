@@ -105,14 +105,27 @@ void gw__env_leave(gw__env_swap_t *swap)
     restore_variable("HWLOC_HIDE_ERRORS", swap->user_hide);
 }
 
+/*
+ * hwloc reads these variables when its first topology is made, and again once it has none: so the
+ * first one is kept for ever, and the environment is exchanged only once in the life of a process.
+ * A thread that read the exchanged array may walk it at any later time.
+ */
 int gw__hwloc_init(hwloc_topology_t *out)
 {
-    gw__env_swap_t swap;
+    static hwloc_topology_t keeper;
+    static bool started;
+    int rc = 0;
     pthread_mutex_lock(&lock);
-    gw__env_enter(&swap);
-    hwloc_hide_errors(); /* hwloc reads the variable once: let that be now */
-    int rc = hwloc_topology_init(out);
-    gw__env_leave(&swap);
+    if (!started) {
+        gw__env_swap_t swap;
+        gw__env_enter(&swap);
+        hwloc_hide_errors(); /* hwloc reads the variable once: let that be now */
+        rc = hwloc_topology_init(&keeper);
+        gw__env_leave(&swap);
+        started = rc == 0;
+    }
+    if (rc == 0)
+        rc = hwloc_topology_init(out);
     pthread_mutex_unlock(&lock);
     return rc;
 }
