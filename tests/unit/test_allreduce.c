@@ -145,6 +145,39 @@ START_TEST(sums_of_f32_are_within_the_bound)
 }
 END_TEST
 
+/* One large call that no power of two divides: many rounds, a short last chunk. */
+static void reduce_large(gw_rank_t *rank)
+{
+    reduce_once(rank, rank->arg);
+}
+
+START_TEST(a_large_odd_count_is_within_the_bound)
+{
+    static const gw_setting_t settings[] = {{"GRADWIRE_MIN_BYTES", "0"}};
+    static const char *const specs[] = {"q1", "q2", "q3", "q4", "q8"};
+    static const int sizes[] = {2, 3, 4, 5};
+    for (int i = 0; i < 20; i++) {
+        int ranks = sizes[i % 4];
+        matrix_t m = {.spec = specs[i % 5],
+                      .dtype = GW_F32,
+                      .op = GW_SUM,
+                      .count = 1000003,
+                      .plan = i & 2 ? GW_PLAN_GATHER : GW_PLAN_DIRECT,
+                      .inplace = i & 1};
+        gw_world_t world = {.size = ranks,
+                            .transport = "loopback",
+                            .settings = settings,
+                            .setting_count = 1,
+                            .body = reduce_large,
+                            .arg = &m};
+        fill(&m, ranks, (uint64_t)i + 100);
+        gw_world_run(&world);
+        check_result(&m, ranks);
+        release(&m, ranks);
+    }
+}
+END_TEST
+
 START_TEST(sums_of_half_types_are_within_the_bound)
 {
     static const char *const specs[] = {"raw", "q2", "q4", "q8"};
@@ -412,6 +445,7 @@ int main(void)
     TCase *tc = tcase_create("allreduce");
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, sums_of_f32_are_within_the_bound);
+    tcase_add_test(tc, a_large_odd_count_is_within_the_bound);
     tcase_add_test(tc, sums_of_half_types_are_within_the_bound);
     tcase_add_test(tc, means_are_scaled_before_they_are_narrowed);
     tcase_add_test(tc, a_mean_does_not_overflow_on_the_way);
