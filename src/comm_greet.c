@@ -2,8 +2,8 @@
 /* The first messages of a communicator: every rank greets every other twice. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "clock.h"
 #include "comm_internal.h"
 
 /* A call number that no early call has: the tag's upper half. */
@@ -13,13 +13,6 @@ typedef struct greeting {
     gw_request_t send, recv;
     char out, in;
 } greeting_t;
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int pending(const greeting_t *greetings, int size, int self)
 {
@@ -32,12 +25,12 @@ static int pending(const greeting_t *greetings, int size, int self)
 }
 
 /* Waits for one turn of greetings; what is not done in time is taken back. */
-static void finish_turn(gw_comm_t *comm, greeting_t *greetings, double until)
+static void finish_turn(gw_comm_t *comm, greeting_t *greetings, int64_t until)
 {
     while (pending(greetings, comm->size, comm->rank) > 0) {
         if (comm->transport->progress(comm->link) > 0)
             continue;
-        if (seconds() > until)
+        if (gw__now_ns() > until)
             break;
         gw__engine_idle(&comm->engine);
         comm->transport->wait(comm->link, 1000);
@@ -78,7 +71,7 @@ gw_status_t gw__comm_greet(gw_comm_t *comm, char *why, size_t why_size)
     greeting_t *greetings = calloc((size_t)comm->size, sizeof *greetings);
     if (!greetings)
         return GW_ERR_NO_MEMORY;
-    double until = seconds() + comm->context->settings.timeout;
+    int64_t until = gw__now_ns() + (int64_t)(comm->context->settings.timeout * 1e9);
     gw_status_t status = GW_OK;
     for (int turn = 0; turn < 2 && status == GW_OK; turn++) {
         uint64_t tag = GREETING_TAG | (uint64_t)turn;

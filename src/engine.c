@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "context_internal.h"
 #include "memory.h"
 
@@ -37,13 +37,6 @@ enum {
 uint64_t gw__engine_tag(const gw__engine_call_t *call, uint32_t round, gw__stage_t stage)
 {
     return (call->number & 0xFFFFFF) << 24 | (uint64_t)round << 1 | (uint64_t)stage;
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context, int rank, int size)
@@ -120,7 +113,7 @@ static void arrive(gw__engine_t *engine, int peer)
         return;
     engine->arrived[peer] = true;
     if (--engine->missing == 0)
-        engine->wait_ns = now_ns() - engine->started - engine->encode_ns - engine->decode_ns;
+        engine->wait_ns = gw__now_ns() - engine->started - engine->encode_ns - engine->decode_ns;
 }
 
 void gw__engine_idle(const gw__engine_t *engine)
@@ -132,7 +125,7 @@ void gw__engine_idle(const gw__engine_t *engine)
 void gw__engine_heard(gw__engine_t *engine, int peer)
 {
     engine->silence_ns = 0;
-    engine->heard[peer] = now_ns();
+    engine->heard[peer] = gw__now_ns();
     arrive(engine, peer);
 }
 
@@ -172,10 +165,10 @@ static gw_status_t start_message(gw__engine_t *engine, gw__round_t *round, uint3
 
 static gw_status_t compute(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task)
 {
-    int64_t begin = now_ns();
+    int64_t begin = gw__now_ns();
     gw_status_t status = gw__engine_compute(engine, round, task);
     bool encodes = task->kind == GW__TASK_ENCODE || task->kind == GW__TASK_SUM_ENCODE;
-    *(encodes ? &engine->encode_ns : &engine->decode_ns) += now_ns() - begin;
+    *(encodes ? &engine->encode_ns : &engine->decode_ns) += gw__now_ns() - begin;
     if (status == GW_OK)
         return GW_OK;
     /* Without a peer it is about the own elements. */
@@ -311,7 +304,7 @@ static void warn_late(gw__engine_t *engine, double silence)
  */
 static gw_status_t judge_silence(gw__engine_t *engine)
 {
-    int64_t now = now_ns(), step = now - engine->last_look;
+    int64_t now = gw__now_ns(), step = now - engine->last_look;
     int64_t most = (int64_t)STANDSTILL_MS * 1000000;
     engine->last_look = now;
     engine->silence_ns += step < most ? step : most;
@@ -339,7 +332,7 @@ static void cancel_all(gw__engine_t *engine)
 
 static void fill_times(gw__engine_t *engine, gw__engine_figures_t *f)
 {
-    int64_t total = now_ns() - engine->started;
+    int64_t total = gw__now_ns() - engine->started;
     f->encode_us = (uint64_t)engine->encode_ns / 1000;
     f->decode_us = (uint64_t)engine->decode_ns / 1000;
     f->wait_us = (uint64_t)engine->wait_ns / 1000;
@@ -359,7 +352,7 @@ static void begin(gw__engine_t *engine, const gw__engine_call_t *call)
     engine->encode_ns = engine->decode_ns = engine->wait_ns = 0;
     engine->told_late = false;
     engine->silence_ns = 0;
-    engine->started = engine->last_look = now_ns();
+    engine->started = engine->last_look = gw__now_ns();
 }
 
 static gw_status_t run(gw__engine_t *engine)

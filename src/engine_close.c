@@ -2,13 +2,19 @@
 /* The end of a call: closing messages to and from every peer that took part. */
 #include <string.h>
 
+#include "clock.h"
 #include "engine.h"
 
 enum {
-    TURN_US = 1000,        /* longest sleep while waiting for last messages */
-    ABORT_TURNS = 100,     /* how often abort looks whether its own are out */
-    ROLL_CALL_TURNS = 400, /* how often a rank that waits in vain looks who else does */
+    TURN_US = 1000,     /* longest sleep while waiting for last messages */
+    ABORT_MS = 100,     /* how long abort waits until its own are out */
+    ROLL_CALL_MS = 400, /* how long a rank that waits in vain listens who else does */
 };
+
+static int64_t after_ms(int ms)
+{
+    return gw__now_ns() + (int64_t)ms * 1000000;
+}
 
 static uint64_t closing_tag(const gw__engine_t *engine)
 {
@@ -74,7 +80,7 @@ static void turn(gw__engine_t *engine)
 gw_status_t gw__closing_blame(gw__engine_t *engine, int suspect, double silence)
 {
     give_notice(engine, GW_ERR_TIMEOUT, -1);
-    for (int i = 0; i < ROLL_CALL_TURNS; i++)
+    for (int64_t until = after_ms(ROLL_CALL_MS); gw__now_ns() < until;)
         turn(engine);
     int blamed = -1;
     for (int r = 0; r < engine->size; r++) {
@@ -155,7 +161,7 @@ void gw__closing_abort(gw__engine_t *engine, gw_status_t status)
     if (engine->open == 0)
         return;
     give_notice(engine, status, engine->failed_rank);
-    for (int i = 0; i < ABORT_TURNS && under_way(engine); i++)
+    for (int64_t until = after_ms(ABORT_MS); under_way(engine) && gw__now_ns() < until;)
         turn(engine);
     for (int r = 0; r < engine->size; r++) {
         gw__closing_t *c = &engine->closing[r];

@@ -47,7 +47,7 @@ static gw_reason_t check(const gw__settings_t *settings, const gw_call_t *call,
         return GW_REASON_TOO_SMALL;
     if (facts->mismatch)
         return GW_REASON_MISMATCH;
-    if (!(settings->coder.family->flags & GW_CODEC_LOSSY) && settings->coder.family->id == 0)
+    if (settings->coder.family->id == 0)
         return GW_REASON_EXCLUDED;
     return GW_REASON_NONE;
 }
