@@ -241,6 +241,29 @@ static int part_unexpected(body_rank_t *me)
     return 0;
 }
 
+/* Both have told each other that they have everything: a few turns later nobody depends on the
+ * other's progress. */
+static int farewell(body_rank_t *me, int peer)
+{
+    parcel_t in = {0}, out = {0};
+    TRY(parcel_recv(me, &in, peer, 5, 0));
+    TRY(parcel_send(me, &out, peer, 5, 0, 0));
+    TRY(parcel_came(me, &in, 0, 0));
+    TRY(parcel_sent(me, &out));
+    for (int i = 0; i < 16; i++)
+        me->transport->progress(me->link);
+    return 0;
+}
+
+/* With everybody: before that a rank owes its peers progress (see the contract). */
+static int farewells(body_rank_t *me)
+{
+    for (int peer = 0; peer < me->size; peer++)
+        if (peer != me->rank)
+            TRY(farewell(me, peer));
+    return 0;
+}
+
 /* 64 messages outstanding each way between every pair, again and again. */
 static int part_flood(body_rank_t *me)
 {
@@ -262,21 +285,7 @@ static int part_flood(body_rank_t *me)
                     TRY(parcel_sent(me, &out[peer][i]));
                 }
     }
-    return 0;
-}
-
-/* Both have told each other that they have everything: a few turns later nobody depends on the
- * other's progress. */
-static int farewell(body_rank_t *me, int peer)
-{
-    parcel_t in = {0}, out = {0};
-    TRY(parcel_recv(me, &in, peer, 5, 0));
-    TRY(parcel_send(me, &out, peer, 5, 0, 0));
-    TRY(parcel_came(me, &in, 0, 0));
-    TRY(parcel_sent(me, &out));
-    for (int i = 0; i < 16; i++)
-        me->transport->progress(me->link);
-    return 0;
+    return farewells(me);
 }
 
 /* After a farewell a rank may stop progressing. */
