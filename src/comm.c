@@ -229,8 +229,7 @@ gw_status_t gw_allreduce(gw_comm_t *comm, const void *send, void *recv, size_t c
         return turn_down(comm, &call, status);
     gw_comm_facts_t facts = {.size = comm->size};
     gw_decision_t decision = gw_decide(comm->context, &call, &facts);
-    return all_reduce(comm, &call,
-                      decision.compress ? &comm->context->settings.coder : &comm->engine.raw,
+    return all_reduce(comm, &call, decision.compress ? decision.coder : &comm->engine.raw,
                       &decision);
 }
 
@@ -244,7 +243,8 @@ gw_status_t gw_allreduce_with(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_
     gw_status_t status = check(comm, &call);
     if (status != GW_OK)
         return turn_down(comm, &call, status);
-    gw_decision_t decision = {.compress = count_ > 0 && comm->size > 1, .plan = plan};
+    gw_decision_t decision = {
+        .compress = count_ > 0 && comm->size > 1, .plan = plan, .coder = coder};
     if (!decision.compress)
         decision.reason = count_ == 0 ? GW_REASON_ZERO_COUNT : GW_REASON_SINGLE_RANK;
     return all_reduce(comm, &call, coder, &decision);

@@ -46,6 +46,7 @@ gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context, int ran
     engine->rank = rank;
     engine->size = size;
     engine->timeout = context->settings.timeout;
+    engine->checksum = context->settings.checksum;
     engine->failed_rank = -1;
     engine->memory_limit = MEMORY_LIMIT;
     engine->arrived = calloc((size_t)size, sizeof *engine->arrived);

@@ -63,6 +63,7 @@ typedef struct gw__engine {
     gw_link_t *link;
     int rank, size;
     double timeout;          /* seconds */
+    bool checksum;           /* on every frame sent */
     void (*idle)(void *arg); /* see gw_comm_params_t; NULL: none */
     void *idle_arg;
     gw_coder_t raw; /* for elements that are only copied, converted and added */

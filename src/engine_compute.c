@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine.h"
+#include "frame.h"
 #include "hash.h"
 #include "kernels.h"
 #include "memory.h"
@@ -82,8 +83,8 @@ static gw_status_t encode(gw__engine_t *engine, gw__round_t *round, const gw__ta
         .key = gw__mix64(call->key ^ (uint64_t)engine->rank << 1 ^ (uint64_t)task->stage),
     };
     gw_status_t status =
-        gw_frame_encode(call->coder, &in, gw__engine_frame(engine, round, task),
-                        engine->frame_capacity, &round->frame_length[task->buffer]);
+        gw__frame_encode(call->coder, &in, engine->checksum, gw__engine_frame(engine, round, task),
+                         engine->frame_capacity, &round->frame_length[task->buffer]);
     engine->figures.poisoned += in.poisoned;
     return status;
 }

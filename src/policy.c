@@ -58,6 +58,7 @@ gw_decision_t gw_decide(const gw_context_t *context, const gw_call_t *call,
     const gw__settings_t *settings = &context->settings;
     gw_decision_t decision = {.reason = check(settings, call, facts)};
     decision.compress = decision.reason == GW_REASON_NONE;
+    decision.coder = decision.compress ? &settings->coder : NULL;
     size_t bytes = decision.compress ? gw_frame_bound(&settings->coder, call->dtype, call->count)
                                      : call->count * gw_dtype_size(call->dtype);
     decision.plan = gw__policy_plan(settings, facts->size, bytes);
@@ -77,7 +78,7 @@ void gw_decision_print(const gw_context_t *context, const gw_call_t *call,
     if (used < 0 || (size_t)used >= size)
         return;
     if (decision->compress)
-        snprintf(out + used, size - (size_t)used, "%s %s", context->settings.coder.spec,
+        snprintf(out + used, size - (size_t)used, "%s %s", decision->coder->spec,
                  gw__plan_kind_name(decision->plan));
     else
         snprintf(out + used, size - (size_t)used, "passed (%s)", gw_reason_name(decision->reason));

@@ -203,8 +203,9 @@ static gw_status_t bad(const gw__settings_t *s, gw__setting_id_t id, const char 
 
 static gw_status_t parse_choices(gw__settings_t *s, char *why, size_t size)
 {
-    static const gw__setting_id_t ids[] = {GW__SETTING_GATE, GW__SETTING_PLAN, GW__SETTING_LOG,
-                                           GW__SETTING_DISABLE, GW__SETTING_TRANSPORT};
+    static const gw__setting_id_t ids[] = {GW__SETTING_GATE,      GW__SETTING_PLAN,
+                                           GW__SETTING_LOG,       GW__SETTING_DISABLE,
+                                           GW__SETTING_TRANSPORT, GW__SETTING_CHECKSUM};
     int value[GW__SETTING_COUNT] = {0};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         value[ids[i]] = choice(s->text[ids[i]], table[ids[i]].type);
@@ -217,6 +218,7 @@ static gw_status_t parse_choices(gw__settings_t *s, char *why, size_t size)
     s->plan = (gw__plan_setting_t)value[GW__SETTING_PLAN];
     s->log_level = (gw_log_level_t)value[GW__SETTING_LOG];
     s->disabled = value[GW__SETTING_DISABLE] == 1;
+    s->checksum = value[GW__SETTING_CHECKSUM] == 1;
     return GW_OK;
 }
 
@@ -238,6 +240,12 @@ static gw_status_t parse_numbers(gw__settings_t *s, char *why, size_t size)
         gw__parse_bytes(s->text[GW__SETTING_RESIDUAL_BYTES], &s->residual_bytes) != GW_OK)
         return bad(s, GW__SETTING_RESIDUAL_BYTES, "must be a number of bytes, like 4G", why, size);
     const char *end;
+    uint64_t threads = 0;
+    bool automatic = strcmp(s->text[GW__SETTING_THREADS], "auto") == 0;
+    if (!automatic && (!parse_digits(s->text[GW__SETTING_THREADS], &threads, &end) ||
+                       *end != '\0' || threads > GW__THREADS_MAX))
+        return bad(s, GW__SETTING_THREADS, "must be auto or a number of 0 to 64", why, size);
+    s->threads = automatic ? -1 : (int)threads;
     if (!parse_digits(s->text[GW__SETTING_SEED], &s->seed, &end) || *end != '\0')
         return bad(s, GW__SETTING_SEED, "must be a number of 0 to 2^64-1", why, size);
     if (!parse_seconds(s->text[GW__SETTING_TIMEOUT], &s->timeout) || s->timeout < 0.1 ||

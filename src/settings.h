@@ -31,6 +31,11 @@ typedef enum gw__plan_setting {
     X(LOG_FILE, "GRADWIRE_LOG_FILE", "", "file", "log there instead of stderr")                    \
     X(SEED, "GRADWIRE_SEED", "0", "number", "seed of all randomness")                              \
     X(KERNELS, "GRADWIRE_KERNELS", "best", "best|ref|avx2|avx512", "CPU tier of the kernels")      \
+    X(THREADS, "GRADWIRE_THREADS", "auto", "auto|number",                                          \
+      "threads beside the caller's that compute; auto: one per CPU that the rank may use, the "    \
+      "own off")                                                                                   \
+    X(CHECKSUM, "GRADWIRE_CHECKSUM", "off", "off|on",                                              \
+      "CRC32C on every frame that this rank sends")                                                \
     X(TRANSPORT, "GRADWIRE_TRANSPORT", "auto", "auto|ucx", "what carries compressed buffers")      \
     X(INTERFACES, "GRADWIRE_INTERFACES", "", "list",                                               \
       "network interfaces or CIDR ranges to use, comma separated; after ^ to avoid")               \
@@ -47,6 +52,8 @@ typedef enum gw__setting_id {
         GW__SETTING_COUNT
 } gw__setting_id_t;
 
+enum { GW__THREADS_MAX = 64 };
+
 /* All settings, as text and parsed. A plain value apart from nothing it owns. */
 typedef struct gw__settings {
     char text[GW__SETTING_COUNT][GW__SETTING_TEXT_MAX];
@@ -58,6 +65,8 @@ typedef struct gw__settings {
     uint64_t seed;
     double timeout;
     bool disabled;
+    bool checksum;
+    int threads;       /* -1: auto */
     char unknown[256]; /* GRADWIRE_* names of the environment that no setting has, with suggestions
                         */
 } gw__settings_t;

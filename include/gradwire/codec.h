@@ -5,7 +5,7 @@
 
 #include <gradwire/types.h>
 
-#define GW_CODEC_ABI           1
+#define GW_CODEC_ABI           2
 #define GW_CODEC_MAX_PARAMS    12
 #define GW_CODEC_SPEC_MAX      128 /* bytes of a canonical spec, with its final NUL */
 #define GW_CODEC_HEADER_PARAMS 8   /* bytes of parameters in a frame's header */
@@ -79,6 +79,24 @@ typedef struct gw_decode {
     gw_dtype_t dst_dtype;
 } gw_decode_t;
 
+/* What reduce() reads: all contributions to the same elements, in order of rank. */
+typedef struct gw_reduce {
+    const void *own; /* this rank's elements, not encoded */
+    gw_dtype_t own_dtype;
+    size_t own_at;                 /* how many payloads come before `own`: 0 to `payloads` */
+    const uint8_t *const *payload; /* of the other ranks, as received: trust nothing in them */
+    const size_t *length;          /* bytes of each */
+    size_t payloads;
+    float scale; /* of the sum before it is encoded; 1: none */
+    gw_dtype_t wire_dtype;
+    float *residual; /* as in gw_encode_t: of the sum */
+    size_t count;    /* elements */
+    uint64_t first;  /* index of own[0] in the whole call: a multiple of the grain */
+    uint64_t key;    /* of the encoding of the sum */
+    size_t poisoned; /* out: buckets of the sum that hold a NaN or an Inf */
+    size_t refused;  /* out, after GW_ERR_FRAME_*: index of the payload at fault */
+} gw_reduce_t;
+
 /*
  * One codec family. All functions may be called from any thread at once; they keep no state,
  * allocate nothing and log nothing.
@@ -129,6 +147,12 @@ struct gw_codec {
      * write. */
     void (*put_params)(const gw_coder_t *coder, uint8_t out[GW_CODEC_HEADER_PARAMS]);
     gw_status_t (*get_params)(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder_t *coder);
+
+    /* Adds own elements and payloads in order of rank and encodes the sum to dst: the bytes and the
+     * residual that decode() with STORE for the first and ADD for the rest, scaling and encode()
+     * would give, in one pass. Statuses of both; nothing is written after an error. May be NULL. */
+    gw_status_t (*reduce)(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
+                          size_t *length);
 };
 
 /*

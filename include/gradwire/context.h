@@ -89,18 +89,24 @@ typedef struct gw_call {
 /* What is known of the communicator of a call; equal on all its ranks. */
 typedef struct gw_comm_facts {
     int size;
-    bool intercomm; /* not a communicator with one group */
-    bool mismatch;  /* its ranks do not agree on the settings */
+    bool intercomm;   /* not a communicator with one group */
+    bool mismatch;    /* its ranks do not agree on the settings */
+    unsigned order;   /* how many communicators were made before it: equal on all its ranks */
+    const char *name; /* "" or NULL: none */
+    long slot;        /* place of the call in the communicator's repeating sequence, from 1; 0: not
+                         known (yet) */
 } gw_comm_facts_t;
 
 typedef enum gw_plan_kind { GW_PLAN_DIRECT, GW_PLAN_GATHER } gw_plan_kind_t;
 
-/* compress: run it with the context's codec and `plan`. Otherwise the call goes to the original
- * library. */
+struct gw_coder;
+
+/* compress: run it with `coder` and `plan`. Otherwise the call goes to the original library. */
 typedef struct gw_decision {
     bool compress;
     gw_reason_t reason; /* GW_REASON_NONE when compress */
     gw_plan_kind_t plan;
+    const struct gw_coder *coder; /* when compress: owned by the context */
 } gw_decision_t;
 
 /* A pure function of the call's type, operation and count, the facts and the settings: never of an

@@ -5,11 +5,12 @@
 
 #include <gradwire/types.h>
 
-#define GW_TRANSPORT_ABI         1
+#define GW_TRANSPORT_ABI         2
 #define GW_TRANSPORT_ADDRESS_MAX 4096 /* bytes of one rank's address */
 #define GW_TAG_BITS              48   /* usable bits of a tag */
 
-/* One rank's end of a communicator: made by open(), used by one thread at a time. */
+/* One rank's end of a communicator: made by open(), used by one thread at a time, not always by the
+ * same unless the transport says GW_TRANSPORT_CALLER_ONLY. */
 typedef struct gw_link gw_link_t;
 
 /*
@@ -96,7 +97,14 @@ typedef struct gw_transport {
     /* Sends what is left, closes, frees; also with dead peers within `timeout` of open(). No
      * request may be in progress. `link` is gone afterwards whatever is returned. */
     gw_status_t (*close)(gw_link_t *link);
+
+    unsigned flags; /* GW_TRANSPORT_* */
 } gw_transport_t;
+
+/* What a transport needs or offers. */
+enum {
+    GW_TRANSPORT_CALLER_ONLY = 1 << 0 /* to be used only on a thread that is in the user's call */
+};
 
 /* The symbol that a transport module exports: `const gw_transport_t *gw_transport_module(void)`. */
 typedef const gw_transport_t *(*gw_transport_module_fn)(void);

@@ -57,14 +57,18 @@ START_TEST(each_reason_is_given)
         {GW_F32, GW_SUM, SIZE_MAX, {.size = 2}, GW_REASON_UNSUPPORTED_CALL},
         {GW_F32, GW_SUM, ((size_t)1 << 33) + 1, {.size = 2}, GW_REASON_NONE},
         /* Several at once: the order is part of what users read. */
-        {GW_DTYPE_USER, GW_OP_USER, 0, {1, true, true}, GW_REASON_INTERCOMM},
-        {GW_DTYPE_USER, GW_OP_USER, 0, {1, false, true}, GW_REASON_SINGLE_RANK},
-        {GW_DTYPE_USER, GW_OP_USER, 0, {2, false, true}, GW_REASON_DATATYPE_USER},
-        {GW_F64, GW_OP_USER, 0, {2, false, true}, GW_REASON_OP_USER},
-        {GW_F64, GW_OP_OTHER, 0, {2, false, true}, GW_REASON_DTYPE},
-        {GW_F32, GW_OP_OTHER, 0, {2, false, true}, GW_REASON_OP},
-        {GW_F32, GW_SUM, 0, {2, false, true}, GW_REASON_ZERO_COUNT},
-        {GW_F32, GW_SUM, 5, {2, false, true}, GW_REASON_TOO_SMALL},
+        {GW_DTYPE_USER,
+         GW_OP_USER,
+         0,
+         {.size = 1, .intercomm = true, .mismatch = true},
+         GW_REASON_INTERCOMM},
+        {GW_DTYPE_USER, GW_OP_USER, 0, {.size = 1, .mismatch = true}, GW_REASON_SINGLE_RANK},
+        {GW_DTYPE_USER, GW_OP_USER, 0, {.size = 2, .mismatch = true}, GW_REASON_DATATYPE_USER},
+        {GW_F64, GW_OP_USER, 0, {.size = 2, .mismatch = true}, GW_REASON_OP_USER},
+        {GW_F64, GW_OP_OTHER, 0, {.size = 2, .mismatch = true}, GW_REASON_DTYPE},
+        {GW_F32, GW_OP_OTHER, 0, {.size = 2, .mismatch = true}, GW_REASON_OP},
+        {GW_F32, GW_SUM, 0, {.size = 2, .mismatch = true}, GW_REASON_ZERO_COUNT},
+        {GW_F32, GW_SUM, 5, {.size = 2, .mismatch = true}, GW_REASON_TOO_SMALL},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         gw_call_t call = {GW_ALLREDUCE, table[i].dtype, table[i].op, table[i].count, NULL, NULL};
@@ -80,11 +84,14 @@ START_TEST(settings_decide_too)
 {
     gw_context_t *context = create("GRADWIRE_DISABLE", "1");
     ck_assert(gw_context_disabled(context));
-    ck_assert_int_eq(reason(context, good, (gw_comm_facts_t){1, true, true}), GW_REASON_DISABLED);
+    ck_assert_int_eq(
+        reason(context, good, (gw_comm_facts_t){.size = 1, .intercomm = true, .mismatch = true}),
+        GW_REASON_DISABLED);
     gw_context_free(context);
     context = create("GRADWIRE_CODEC", "raw");
     ck_assert_int_eq(reason(context, good, four), GW_REASON_EXCLUDED);
-    ck_assert_int_eq(reason(context, good, (gw_comm_facts_t){2, false, true}), GW_REASON_MISMATCH);
+    ck_assert_int_eq(reason(context, good, (gw_comm_facts_t){.size = 2, .mismatch = true}),
+                     GW_REASON_MISMATCH);
     gw_context_free(context);
     context = create("GRADWIRE_MIN_BYTES", "0");
     gw_call_t one = good;

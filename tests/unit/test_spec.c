@@ -168,7 +168,7 @@ START_TEST(families_can_be_registered)
     wrong.id = 63;
     ck_assert_int_eq(gw_codec_register(&wrong), GW_ERR_INVALID);
     wrong.id = 201;
-    wrong.abi = 2;
+    wrong.abi = GW_CODEC_ABI + 1;
     ck_assert_int_eq(gw_codec_register(&wrong), GW_ERR_INVALID);
     wrong.abi = GW_CODEC_ABI;
     wrong.decode = NULL;
