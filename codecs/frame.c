@@ -40,19 +40,35 @@ size_t gw_frame_bound(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t cou
     return GW_FRAME_HEADER + coder->family->bound(coder, wire_dtype, count);
 }
 
-static void write_header(const gw_coder_t *coder, const gw_encode_t *in, uint8_t flags,
-                         size_t payload, uint8_t *out)
+/* What a header says that is not the coder's. */
+typedef struct piece {
+    gw_dtype_t wire_dtype;
+    uint64_t count, first;
+} piece_t;
+
+static void write_header(const gw_coder_t *coder, piece_t piece, uint8_t flags, size_t payload,
+                         uint8_t *out)
 {
     memset(out, 0, GW_FRAME_HEADER);
     memcpy(out, magic, sizeof magic);
     out[AT_REVISION] = GW_FRAME_REVISION;
     out[AT_CODEC] = coder->family->id;
-    out[AT_DTYPE] = (uint8_t)in->wire_dtype;
+    out[AT_DTYPE] = (uint8_t)piece.wire_dtype;
     out[AT_FLAGS] = flags;
     coder->family->put_params(coder, out + AT_PARAMS);
-    gw__store64(out + AT_COUNT, in->count);
-    gw__store64(out + AT_FIRST, in->first);
+    gw__store64(out + AT_COUNT, piece.count);
+    gw__store64(out + AT_FIRST, piece.first);
     gw__store64(out + AT_LENGTH, payload);
+}
+
+/* The header in front of a payload that is written; returns the length of the frame. */
+static size_t close_frame(const gw_coder_t *coder, piece_t piece, bool checksum, size_t payload,
+                          uint8_t *dst)
+{
+    write_header(coder, piece, checksum ? FLAG_CHECKSUM : 0, payload, dst);
+    if (checksum)
+        gw__store32(dst + AT_CRC, checksum_of(dst, payload));
+    return GW_FRAME_HEADER + payload;
 }
 
 gw_status_t gw__frame_encode(const gw_coder_t *coder, gw_encode_t *in, bool checksum, uint8_t *dst,
@@ -65,10 +81,8 @@ gw_status_t gw__frame_encode(const gw_coder_t *coder, gw_encode_t *in, bool chec
                                                capacity - GW_FRAME_HEADER, &payload);
     if (status)
         return status;
-    write_header(coder, in, checksum ? FLAG_CHECKSUM : 0, payload, dst);
-    if (checksum)
-        gw__store32(dst + AT_CRC, checksum_of(dst, payload));
-    *length = GW_FRAME_HEADER + payload;
+    piece_t piece = {in->wire_dtype, in->count, in->first};
+    *length = close_frame(coder, piece, checksum, payload, dst);
     return GW_OK;
 }
 
@@ -141,35 +155,86 @@ gw_status_t gw_frame_inspect(const uint8_t *frame, size_t length, gw_frame_info_
 }
 
 /* Whether the header is the one that is expected. */
-static bool is_expected(const gw_coder_t *coder, const gw_decode_t *io)
+static bool is_expected(const gw_coder_t *coder, const uint8_t *frame, piece_t piece)
 {
-    const uint8_t *frame = io->payload;
     uint8_t params[GW_CODEC_HEADER_PARAMS];
     coder->family->put_params(coder, params);
-    return frame[AT_CODEC] == coder->family->id && frame[AT_DTYPE] == io->wire_dtype &&
-           gw__load64(frame + AT_COUNT) == io->count && gw__load64(frame + AT_FIRST) == io->first &&
-           io->first % coder->family->grain(coder) == 0 &&
+    return frame[AT_CODEC] == coder->family->id && frame[AT_DTYPE] == piece.wire_dtype &&
+           gw__load64(frame + AT_COUNT) == piece.count &&
+           gw__load64(frame + AT_FIRST) == piece.first &&
+           piece.first % coder->family->grain(coder) == 0 &&
            !memcmp(frame + AT_PARAMS, params, sizeof params);
+}
+
+/* Everything that can be told without reading the payload's meaning. */
+static gw_status_t check_frame(const gw_coder_t *coder, const uint8_t *frame, size_t length,
+                               piece_t piece, size_t *payload)
+{
+    gw_status_t status = check_fixed_fields(frame, length);
+    if (!status && !is_expected(coder, frame, piece)) { /* broken, or whole but another one? */
+        gw_frame_info_t info;
+        status = gw_frame_inspect(frame, length, &info);
+        return status ? status : GW_ERR_FRAME_MISMATCH;
+    }
+    if (!status)
+        status = check_length(coder, frame, length, payload);
+    if (!status && frame[AT_FLAGS] & FLAG_CHECKSUM &&
+        gw__load32(frame + AT_CRC) != checksum_of(frame, *payload))
+        return GW_ERR_FRAME_CHECKSUM;
+    return status;
 }
 
 gw_status_t gw_frame_decode(const gw_coder_t *coder, const gw_decode_t *io)
 {
-    size_t payload = 0;
-    gw_status_t status = check_fixed_fields(io->payload, io->length);
-    if (!status && !is_expected(coder, io)) { /* broken, or whole but another one? */
-        gw_frame_info_t info;
-        status = gw_frame_inspect(io->payload, io->length, &info);
-        return status ? status : GW_ERR_FRAME_MISMATCH;
-    }
-    if (!status)
-        status = check_length(coder, io->payload, io->length, &payload);
+    gw_decode_t inner = *io;
+    piece_t piece = {io->wire_dtype, io->count, io->first};
+    gw_status_t status = check_frame(coder, io->payload, io->length, piece, &inner.length);
     if (status)
         return status;
-    if (io->payload[AT_FLAGS] & FLAG_CHECKSUM &&
-        gw__load32(io->payload + AT_CRC) != checksum_of(io->payload, payload))
-        return GW_ERR_FRAME_CHECKSUM;
-    gw_decode_t inner = *io;
     inner.payload = io->payload + GW_FRAME_HEADER;
-    inner.length = payload;
     return coder->family->decode(coder, &inner);
+}
+
+static gw_status_t check_frames(const gw_coder_t *coder, gw_reduce_t *in)
+{
+    piece_t piece = {in->wire_dtype, in->count, in->first};
+    size_t payload;
+    for (size_t i = 0; i < in->payloads; i++) {
+        in->refused = i;
+        if (in->length[i] < in->skip)
+            return GW_ERR_FRAME_LENGTH;
+        gw_status_t status = check_frame(coder, in->payload[i] + in->skip, in->length[i] - in->skip,
+                                         piece, &payload);
+        if (status)
+            return status;
+    }
+    return GW_OK;
+}
+
+gw_status_t gw__frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, bool checksum, uint8_t *dst,
+                             size_t capacity, size_t *length)
+{
+    size_t payload = 0;
+    if (!coder->family->reduce)
+        return GW_ERR_UNSUPPORTED;
+    if (capacity < GW_FRAME_HEADER)
+        return GW_ERR_NO_SPACE;
+    gw_status_t status = check_frames(coder, in);
+    if (status)
+        return status;
+    in->skip += GW_FRAME_HEADER;
+    status = coder->family->reduce(coder, in, dst + GW_FRAME_HEADER, capacity - GW_FRAME_HEADER,
+                                   &payload);
+    in->skip -= GW_FRAME_HEADER;
+    if (status)
+        return status;
+    piece_t piece = {in->wire_dtype, in->count, in->first};
+    *length = close_frame(coder, piece, checksum, payload, dst);
+    return GW_OK;
+}
+
+gw_status_t gw_frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
+                            size_t *length)
+{
+    return gw__frame_reduce(coder, in, false, dst, capacity, length);
 }

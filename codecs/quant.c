@@ -157,6 +157,68 @@ static gw_status_t decode(const gw_coder_t *coder, const gw_decode_t *in)
     return GW_OK;
 }
 
+/* ---- Sum and encode -----------------------------------------------------------------------------
+ */
+
+/* Whether the arguments can be served, and all payloads are ones that an encoder can have written.
+ */
+static gw_status_t check_reduce(const gw_coder_t *coder, const gw_quant_spec_t *spec,
+                                gw_reduce_t *in, size_t bytes)
+{
+    if (!gw__element_bytes(in->own_dtype) || !gw__element_bytes(in->wire_dtype))
+        return GW_ERR_UNSUPPORTED;
+    if (in->first % spec->bucket || in->own_at > in->payloads)
+        return GW_ERR_INVALID;
+    for (size_t i = 0; i < in->payloads; i++) {
+        in->refused = i;
+        if (in->length[i] < in->skip || in->length[i] - in->skip != bytes)
+            return GW_ERR_FRAME_LENGTH;
+        if (in->count && !gw__kernels()->quant.valid(spec, in->payload[i] + in->skip, in->count))
+            return GW_ERR_FRAME_PAYLOAD;
+    }
+    return GW_OK;
+}
+
+static size_t reduce_half(const gw_quant_spec_t *spec, const gw_reduce_t *in, gw_quant_sum_t sum,
+                          uint8_t *dst)
+{
+    float block[GW_BLOCK];
+    size_t step = GW_BLOCK / spec->bucket * spec->bucket, poisoned = 0;
+    sum.own = block;
+    for (size_t i = 0; i < in->count; i += step) {
+        size_t n = in->count - i < step ? in->count - i : step;
+        size_t at = i / spec->bucket * gw__quant_bytes(spec->bits, spec->bucket);
+        gw__widen(in->own_dtype, (const uint8_t *)in->own + 2 * i, block, n);
+        sum.skip = in->skip + at;
+        poisoned += gw__kernels()->quant.reduce(spec, &sum, in->residual ? in->residual + i : NULL,
+                                                n, in->first + i, in->key, dst + at);
+    }
+    return poisoned;
+}
+
+static gw_status_t reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
+                          size_t *length)
+{
+    gw_quant_spec_t spec = spec_of(coder);
+    size_t bytes = bound(coder, in->wire_dtype, in->count);
+    gw_status_t status = check_reduce(coder, &spec, in, bytes);
+    if (status)
+        return status;
+    if (capacity < bytes)
+        return GW_ERR_NO_SPACE;
+    gw_quant_sum_t sum = {in->own, in->own_at, in->payload, in->payloads, in->skip, in->scale};
+    if (in->own_dtype == GW_F32)
+        in->poisoned = gw__kernels()->quant.reduce(&spec, &sum, in->residual, in->count, in->first,
+                                                   in->key, dst);
+    else
+        in->poisoned = reduce_half(&spec, in, sum, dst);
+    *length = bytes;
+    return GW_OK;
+}
+
+/* ---- What the family says of itself -------------------------------------------------------------
+ */
+
 /* Distance of binary32 numbers at x > 0. */
 static double ulp(double x)
 {
@@ -229,4 +291,5 @@ const gw_codec_t gw__codec_quant = {
     .error_bound = error_bound,
     .put_params = put_params,
     .get_params = get_params,
+    .reduce = reduce,
 };

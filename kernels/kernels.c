@@ -21,8 +21,8 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
 {
     *table = (gw_kernels_t){
         .tier = "ref",
-        .quant = {gw__quant_ref_encode, gw__quant_ref_valid, gw__quant_ref_store,
-                  gw__quant_ref_add},
+        .quant = {gw__quant_ref_encode, gw__quant_ref_valid, gw__quant_ref_store, gw__quant_ref_add,
+                  gw__quant_ref_reduce},
         .cast = {gw__cast_ref_f16_to_f32, gw__cast_ref_f32_to_f16, gw__cast_ref_bf16_to_f32,
                  gw__cast_ref_f32_to_bf16},
         .sum = {gw__sum_ref_add, gw__sum_ref_scale},

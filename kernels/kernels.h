@@ -31,6 +31,15 @@ static inline size_t gw__quant_bytes(unsigned bits, size_t n)
     return GW_QUANT_META_BYTES + (n * bits + 7) / 8;
 }
 
+/* Contributions to the same elements, in order of rank: payloads, and between them own elements. */
+typedef struct gw_quant_sum {
+    const float *own;
+    size_t own_at;                 /* how many payloads come before `own` */
+    const uint8_t *const *payload; /* valid ones, behind `skip` bytes */
+    size_t payloads, skip;
+    float scale; /* of the sum; 1: none */
+} gw_quant_sum_t;
+
 typedef struct gw_quant_kernels {
     /* Encodes count elements; residual (may be NULL) is added first and replaced by what was lost,
      * except in buckets with a NaN or an Inf. `first` is the index of src[0] in the call, a
@@ -42,6 +51,11 @@ typedef struct gw_quant_kernels {
     /* dst = decoded; dst += decoded. The payload must be valid. */
     void (*store)(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count, float *dst);
     void (*add)(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count, float *dst);
+    /* Encodes the sum of all contributions, bucket by bucket: the bytes, the residual and the count
+     * that store or a copy for the first, add for the rest, scale and encode would give. dst may
+     * not overlap a payload. */
+    size_t (*reduce)(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, float *residual,
+                     size_t count, uint64_t first, uint64_t key, uint8_t *dst);
 } gw_quant_kernels_t;
 
 /* ---- cast: between binary32 and the 16-bit formats, to nearest even ----------------------------

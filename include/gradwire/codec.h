@@ -85,8 +85,9 @@ typedef struct gw_reduce {
     gw_dtype_t own_dtype;
     size_t own_at;                 /* how many payloads come before `own`: 0 to `payloads` */
     const uint8_t *const *payload; /* of the other ranks, as received: trust nothing in them */
-    const size_t *length;          /* bytes of each */
+    const size_t *length;          /* bytes of each, `skip` included */
     size_t payloads;
+    size_t skip; /* bytes in front of each payload that are not part of it, such as a header */
     float scale; /* of the sum before it is encoded; 1: none */
     gw_dtype_t wire_dtype;
     float *residual; /* as in gw_encode_t: of the sum */
@@ -150,7 +151,8 @@ struct gw_codec {
 
     /* Adds own elements and payloads in order of rank and encodes the sum to dst: the bytes and the
      * residual that decode() with STORE for the first and ADD for the rest, scaling and encode()
-     * would give, in one pass. Statuses of both; nothing is written after an error. May be NULL. */
+     * would give, in one pass. dst may not overlap what is read. Statuses of both, GW_ERR_INVALID
+     * for own_at > payloads; nothing is written after an error. May be NULL. */
     gw_status_t (*reduce)(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
                           size_t *length);
 };
@@ -182,12 +184,17 @@ GW_API gw_status_t gw_codec_register(const gw_codec_t *family);
  * Frames: an encoded piece with a header that describes it (layout in codecs/README.md).
  * gw_frame_bound: bytes that gw_frame_encode needs at most. gw_frame_encode fails as encode() does.
  * gw_frame_decode accepts only frames of this very coder, wire_dtype, count and first
- * (GW_ERR_FRAME_MISMATCH otherwise); set payload and length of `io` to the frame.
+ * (GW_ERR_FRAME_MISMATCH otherwise); set payload and length of `io` to the frame. gw_frame_reduce
+ * is reduce() from frames to a frame: payloads and lengths are those of whole frames (behind `skip`
+ * bytes, usually 0). All of them are checked before anything is written; GW_ERR_UNSUPPORTED when
+ * the family cannot reduce.
  */
 GW_API size_t gw_frame_bound(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count);
 GW_API gw_status_t gw_frame_encode(const gw_coder_t *coder, gw_encode_t *in, uint8_t *dst,
                                    size_t capacity, size_t *length);
 GW_API gw_status_t gw_frame_decode(const gw_coder_t *coder, const gw_decode_t *io);
+GW_API gw_status_t gw_frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst,
+                                   size_t capacity, size_t *length);
 
 /* What a frame says about itself; `coder` is complete. Checks the header and the length, not the
  * payload. */

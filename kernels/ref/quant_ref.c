@@ -197,3 +197,55 @@ void gw__quant_ref_add(const gw_quant_spec_t *spec, const uint8_t *payload, size
     decode(spec, payload, count, true, dst);
     gw__fpmode_leave(mode);
 }
+
+/* ---- Sum and encode -----------------------------------------------------------------------------
+ */
+
+static void add_own(const float *own, size_t n, bool add, float *dst)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = add ? dst[i] + own[i] : own[i];
+}
+
+/* A NaN on the way poisons the bucket whatever its pattern: nothing is cleaned here. */
+void gw__quant_ref_sum_bucket(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, size_t at,
+                              size_t n, float *dst)
+{
+    size_t skip = sum->skip + at / spec->bucket * gw__quant_bytes(spec->bits, spec->bucket);
+    for (size_t k = 0; k < sum->payloads; k++) {
+        if (k == sum->own_at)
+            add_own(sum->own + at, n, k > 0, dst);
+        gw__quant_ref_decode_bucket(spec, sum->payload[k] + skip, n, k || sum->own_at == 0, dst);
+    }
+    if (sum->own_at == sum->payloads)
+        add_own(sum->own + at, n, sum->payloads > 0, dst);
+    for (size_t i = 0; sum->scale != 1.0f && i < n; i++)
+        dst[i] *= sum->scale;
+}
+
+static GW_KERNEL_BODY size_t reduce(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum,
+                                    float *residual, size_t count, uint64_t first, uint64_t key,
+                                    uint8_t *dst)
+{
+    float total[GW_QUANT_BUCKET_MAX];
+    size_t poisoned = 0;
+    uint64_t bucket = first / spec->bucket;
+    for (size_t i = 0; i < count; i += spec->bucket, bucket++) {
+        size_t n = count - i < spec->bucket ? count - i : spec->bucket;
+        gw__quant_ref_sum_bucket(spec, sum, i, n, total);
+        bool finite = gw__quant_ref_bucket(spec, total, residual ? residual + i : NULL, n,
+                                           gw__quant_noise(key, bucket), dst);
+        poisoned += !finite;
+        dst += gw__quant_bytes(spec->bits, n);
+    }
+    return poisoned;
+}
+
+size_t gw__quant_ref_reduce(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, float *residual,
+                            size_t count, uint64_t first, uint64_t key, uint8_t *dst)
+{
+    uint64_t mode = gw__fpmode_enter();
+    size_t poisoned = reduce(spec, sum, residual, count, first, key, dst);
+    gw__fpmode_leave(mode);
+    return poisoned;
+}
