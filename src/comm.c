@@ -123,7 +123,8 @@ static gw_status_t run(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_kind_t 
     gw__residual_key_t key = residual_key(call, plan, coder);
     if (keeps_residual(coder))
         work.residual = gw__residual_acquire(&comm->residuals, &key, work.send, &slot);
-    gw_status_t status = gw__engine_run(&comm->engine, &work, figures);
+    gw_status_t status = gw__engine_run(&comm->engine, &work);
+    *figures = comm->engine.figures;
     if (status == GW_OK)
         return GW_OK;
     gw__residual_reset(&comm->residuals, slot);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host engine: one pass over the rounds under way starts every task whose inputs are ready, and
- * moves data after each computing task, so that a chunk is encoded while the one before it is on
- * the wire.
+ * The host engine: one pass over the rounds under way starts every task whose inputs are ready.
+ * Computing goes to a worker that is free, else it is done here, with a turn of the transport after
+ * each task: so a chunk is encoded while the one before it is on the wire.
  */
 #include "engine.h"
 
@@ -16,17 +16,12 @@
 #include "context_internal.h"
 #include "memory.h"
 
-enum { WAITING, RUNNING, DONE };
-
 enum {
-    SPINS = 64,          /* passes without an event before the engine sleeps */
-    SLEEP_US = 1000,     /* longest sleep: bounds how late a timeout is noticed */
-    LATE_WARNING_S = 10, /* a peer that has not entered the call earns a warning after this */
-    LAST_TURNS = 4,      /* progress before a call returns */
-    IDLE_EVERY = 64,   /* passes after which the caller's library gets a turn although all moves */
-    LOOK_EVERY = 4096, /* passes after which silence is judged even if the transport is busy */
-    STANDSTILL_MS =
-        500, /* longer between two looks: this process itself was stopped or computing */
+    SPINS = 64,       /* steps without an event before the engine sleeps */
+    SLEEP_US = 1000,  /* longest sleep: bounds how late a timeout is noticed */
+    LAST_TURNS = 4,   /* progress before a call returns */
+    IDLE_EVERY = 64,  /* steps after which the caller's library gets a turn although all moves */
+    LOOK_EVERY = 4096 /* steps after which silence is judged even if the transport is busy */
 };
 
 /* A round holds frames of all ranks: at a thousand ranks six of them would take gigabytes. */
@@ -93,7 +88,7 @@ gw_status_t gw__engine_fail(gw__engine_t *engine, gw_status_t status, int peer, 
 static bool ready(const gw__round_t *round, const gw__task_t *task)
 {
     for (int d = 0; d < 2; d++)
-        if (task->dep[d] != GW__NO_TASK && round->state[task->dep[d]] != DONE)
+        if (task->dep[d] != GW__NO_TASK && round->state[task->dep[d]] != GW__TASK_DONE)
             return false;
     return true;
 }
@@ -114,7 +109,7 @@ static void arrive(gw__engine_t *engine, int peer)
         return;
     engine->arrived[peer] = true;
     if (--engine->missing == 0)
-        engine->wait_ns = gw__now_ns() - engine->started - engine->encode_ns - engine->decode_ns;
+        engine->wait_ns = gw__now_ns() - engine->started - engine->own_ns;
 }
 
 void gw__engine_idle(const gw__engine_t *engine)
@@ -156,6 +151,8 @@ static gw_status_t start_message(gw__engine_t *engine, gw__round_t *round, uint3
     uint8_t *frame = gw__engine_frame(engine, round, task);
     gw_request_t *request = &round->request[i];
     memset(request, 0, sizeof *request);
+    round->state[i] = GW__TASK_RUNNING;
+    round->began_ns[i] = engine->timeline ? gw__now_ns() : 0;
     if (task->kind == GW__TASK_RECV)
         return engine->transport->recv(engine->link, task->peer, tag, frame, engine->frame_capacity,
                                        request);
@@ -164,50 +161,89 @@ static gw_status_t start_message(gw__engine_t *engine, gw__round_t *round, uint3
                                    round->frame_length[task->buffer], request);
 }
 
-static gw_status_t compute(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task)
+static bool is_message(const gw__task_t *task)
 {
-    int64_t begin = gw__now_ns();
-    gw_status_t status = gw__engine_compute(engine, round, task);
-    bool encodes = task->kind == GW__TASK_ENCODE || task->kind == GW__TASK_SUM_ENCODE;
-    *(encodes ? &engine->encode_ns : &engine->decode_ns) += gw__now_ns() - begin;
-    if (status == GW_OK)
+    return task->kind == GW__TASK_SEND || task->kind == GW__TASK_RECV;
+}
+
+static bool encodes(const gw__task_t *task)
+{
+    return task->kind == GW__TASK_ENCODE || task->kind == GW__TASK_SUM_ENCODE;
+}
+
+static void note(const gw__engine_t *engine, const gw__round_t *round, const gw__task_t *task,
+                 int lane, int64_t begin, int64_t end)
+{
+    if (engine->timeline)
+        gw__timeline_add(engine->timeline, &(gw__event_t){.kind = task->kind,
+                                                          .stage = task->stage,
+                                                          .lane = lane,
+                                                          .peer = task->peer,
+                                                          .round = round->number,
+                                                          .begin_ns = begin,
+                                                          .end_ns = end});
+}
+
+static void done(gw__round_t *round, uint32_t i)
+{
+    round->state[i] = GW__TASK_DONE;
+    round->done++;
+}
+
+gw_status_t gw__engine_computed(gw__engine_t *engine, gw__round_t *round, uint32_t i, int lane,
+                                const gw__result_t *outcome)
+{
+    const gw__task_t *task = &round->task[i];
+    int64_t spent = outcome->end_ns - outcome->begin_ns;
+    *(encodes(task) ? &engine->encode_ns : &engine->decode_ns) += spent;
+    engine->own_ns += lane == 0 ? spent : 0;
+    engine->figures.poisoned += outcome->poisoned;
+    note(engine, round, task, lane, outcome->begin_ns, outcome->end_ns);
+    done(round, i);
+    if (outcome->status == GW_OK)
         return GW_OK;
     /* Without a peer it is about the own elements. */
-    int rank = task->peer >= 0 ? task->peer : engine->rank;
-    return gw__engine_fail(engine, status, rank, "rank %d: %s (%s of elements %zu to %zu)", rank,
-                           gw_status_text(status), gw__task_kind_name(task->kind), task->first,
-                           task->first + task->count);
+    int rank = outcome->peer >= 0 ? outcome->peer : engine->rank;
+    return gw__engine_fail(engine, outcome->status, rank, "rank %d: %s (%s of elements %zu to %zu)",
+                           rank, gw_status_text(outcome->status), gw__task_kind_name(task->kind),
+                           task->first, task->first + task->count);
+}
+
+/* Gives the task away, or does it. */
+static gw_status_t compute(gw__engine_t *engine, gw__round_t *round, uint32_t i)
+{
+    round->state[i] = GW__TASK_RUNNING;
+    if (gw__hands_offer(engine, round, i))
+        return GW_OK;
+    gw__result_t outcome;
+    gw__engine_compute(engine, round, &round->task[i], &outcome);
+    gw_status_t status = gw__engine_computed(engine, round, i, 0, &outcome);
+    engine->transport->progress(engine->link);
+    return status;
 }
 
 /* Brings one task forward if that is possible now; *moved tells whether anything happened. */
 static gw_status_t advance(gw__engine_t *engine, gw__round_t *round, uint32_t i, bool *moved)
 {
     const gw__task_t *task = &round->task[i];
-    bool message = task->kind == GW__TASK_SEND || task->kind == GW__TASK_RECV;
-    gw_status_t status = GW_OK;
-    if (round->state[i] == WAITING) {
+    bool message = is_message(task);
+    if (round->state[i] == GW__TASK_WAITING) {
         if (!ready(round, task))
             return GW_OK;
         *moved = true;
-        if (message) {
-            round->state[i] = RUNNING;
-            start_message(engine, round, i);
-        } else {
-            status = compute(engine, round, task);
-            engine->transport->progress(engine->link);
-        }
+        if (!message)
+            return compute(engine, round, i);
+        start_message(engine, round, i);
     }
-    if (message && round->request[i].status == GW_IN_PROGRESS)
+    if (!message || round->request[i].status == GW_IN_PROGRESS)
         return GW_OK;
-    if (message)
-        status = finish_message(engine, round, i);
-    round->state[i] = DONE;
-    round->done++;
+    done(round, i);
     *moved = true;
-    return status;
+    note(engine, round, task, 0, round->began_ns[i], engine->timeline ? gw__now_ns() : 0);
+    return finish_message(engine, round, i);
 }
 
-static gw__round_t *round_at(gw__engine_t *engine, uint32_t k)
+gw__round_t *gw__engine_round(gw__engine_t *engine, uint32_t k)
 {
     return &engine->rounds[k % engine->window];
 }
@@ -218,16 +254,15 @@ static void admit(gw__engine_t *engine)
     const gw__plan_t *plan = &engine->call->plan;
     while (engine->next_round < plan->rounds &&
            engine->next_round < engine->done_rounds + engine->window) {
-        gw__round_t *round = round_at(engine, engine->next_round);
+        gw__round_t *round = gw__engine_round(engine, engine->next_round);
         round->number = engine->next_round++;
         round->tasks = gw__plan_round(plan, round->number, round->task);
         round->open = round->done = 0;
-        memset(round->state, WAITING, round->tasks);
+        memset(round->state, GW__TASK_WAITING, round->tasks);
         for (uint32_t i = 0; i < round->tasks; i++) {
             if (round->task[i].kind != GW__TASK_RECV)
                 continue;
             expect(engine, round->task[i].peer);
-            round->state[i] = RUNNING;
             start_message(engine, round, i);
         }
     }
@@ -236,22 +271,26 @@ static void admit(gw__engine_t *engine)
 /* One pass over everything under way. */
 static gw_status_t pass(gw__engine_t *engine, bool *moved)
 {
+    gw_status_t status;
     admit(engine);
-    *moved = engine->transport->progress(engine->link) > 0;
+    *moved = gw__hands_collect(engine, &status);
+    if (status != GW_OK)
+        return status;
+    *moved |= engine->transport->progress(engine->link) > 0;
     for (uint32_t k = engine->done_rounds; k < engine->next_round; k++) {
-        gw__round_t *round = round_at(engine, k);
+        gw__round_t *round = gw__engine_round(engine, k);
         for (uint32_t i = round->open; i < round->tasks; i++) {
-            if (round->state[i] == DONE)
+            if (round->state[i] == GW__TASK_DONE)
                 continue;
-            gw_status_t status = advance(engine, round, i, moved);
+            status = advance(engine, round, i, moved);
             if (status != GW_OK)
                 return status;
         }
-        while (round->open < round->tasks && round->state[round->open] == DONE)
+        while (round->open < round->tasks && round->state[round->open] == GW__TASK_DONE)
             round->open++;
     }
     while (engine->done_rounds < engine->next_round) {
-        const gw__round_t *round = round_at(engine, engine->done_rounds);
+        const gw__round_t *round = gw__engine_round(engine, engine->done_rounds);
         if (round->done < round->tasks)
             break;
         engine->done_rounds++;
@@ -261,72 +300,12 @@ static gw_status_t pass(gw__engine_t *engine, bool *moved)
     return gw__closing_step(engine, moved);
 }
 
-/* The peer to blame for silence, -1: none. Of those that owe a message the one heard longest ago:
- * the others wait for it too, and went on a little longer. Without such, one that takes no message.
- */
-static int silent_peer(gw__engine_t *engine)
-{
-    int owes = -1, takes = -1;
-    for (uint32_t k = engine->done_rounds; k < engine->next_round; k++) {
-        const gw__round_t *round = round_at(engine, k);
-        for (uint32_t i = 0; i < round->tasks; i++) {
-            int peer = round->task[i].peer;
-            if (round->state[i] != RUNNING)
-                continue;
-            if (round->task[i].kind == GW__TASK_SEND)
-                takes = peer;
-            else if (owes < 0 || engine->heard[peer] < engine->heard[owes])
-                owes = peer;
-        }
-    }
-    if (owes >= 0 || takes >= 0)
-        return owes >= 0 ? owes : takes;
-    for (int r = 0; r < engine->size; r++)
-        if (engine->closing[r].takes_part && !engine->closing[r].heard)
-            return r;
-    return -1;
-}
-
-static void warn_late(gw__engine_t *engine, double silence)
-{
-    int rank = 0;
-    while (rank < engine->size - 1 && (!engine->expected[rank] || engine->arrived[rank]))
-        rank++;
-    gw_context_log(engine->context, GW_LOG_WARN,
-                   "all-reduce %llu of %zu elements: rank %d%s not entered it for %.0f s; waiting",
-                   (unsigned long long)engine->call->number, engine->call->plan.count, rank,
-                   engine->missing > 1 ? " and others have" : " has", silence);
-    engine->told_late = true;
-}
-
-/*
- * What silence means. While a peer has not entered the call it may be evaluating or loading data:
- * that earns a warning, and excuses the others too, since they may be waiting for the same peer.
- */
-static gw_status_t judge_silence(gw__engine_t *engine)
-{
-    int64_t now = gw__now_ns(), step = now - engine->last_look;
-    int64_t most = (int64_t)STANDSTILL_MS * 1000000;
-    engine->last_look = now;
-    engine->silence_ns += step < most ? step : most;
-    double silence = (double)engine->silence_ns * 1e-9;
-    if (engine->missing > 0) {
-        double patience = engine->timeout < LATE_WARNING_S ? engine->timeout : LATE_WARNING_S;
-        if (!engine->told_late && silence > patience)
-            warn_late(engine, silence);
-        return GW_OK;
-    }
-    if (silence < engine->timeout)
-        return GW_OK;
-    return gw__closing_blame(engine, silent_peer(engine), silence);
-}
-
 static void cancel_all(gw__engine_t *engine)
 {
     for (uint32_t k = engine->done_rounds; k < engine->next_round; k++) {
-        gw__round_t *round = round_at(engine, k);
+        gw__round_t *round = gw__engine_round(engine, k);
         for (uint32_t i = 0; i < round->tasks; i++)
-            if (round->state[i] == RUNNING && round->request[i].status == GW_IN_PROGRESS)
+            if (round->state[i] == GW__TASK_RUNNING && round->request[i].status == GW_IN_PROGRESS)
                 engine->transport->cancel(engine->link, &round->request[i]);
     }
 }
@@ -337,11 +316,11 @@ static void fill_times(gw__engine_t *engine, gw__engine_figures_t *f)
     f->encode_us = (uint64_t)engine->encode_ns / 1000;
     f->decode_us = (uint64_t)engine->decode_ns / 1000;
     f->wait_us = (uint64_t)engine->wait_ns / 1000;
-    f->wire_us = (uint64_t)(total - engine->encode_ns - engine->decode_ns - engine->wait_ns) / 1000;
+    f->wire_us = (uint64_t)(total - engine->own_ns - engine->wait_ns) / 1000;
     f->time_us = (uint64_t)total / 1000;
 }
 
-static void begin(gw__engine_t *engine, const gw__engine_call_t *call)
+static void clear(gw__engine_t *engine, const gw__engine_call_t *call)
 {
     engine->call = call;
     memset(&engine->figures, 0, sizeof engine->figures);
@@ -350,56 +329,83 @@ static void begin(gw__engine_t *engine, const gw__engine_call_t *call)
     memset(engine->heard, 0, (size_t)engine->size * sizeof *engine->heard);
     engine->next_round = engine->done_rounds = 0;
     engine->missing = engine->open = 0;
-    engine->encode_ns = engine->decode_ns = engine->wait_ns = 0;
+    engine->idle_steps = engine->steps = 0;
+    engine->encode_ns = engine->decode_ns = engine->wait_ns = engine->own_ns = 0;
     engine->told_late = false;
     engine->silence_ns = 0;
     engine->started = engine->last_look = gw__now_ns();
 }
 
-static gw_status_t run(gw__engine_t *engine)
+/* The call is over: ends what is under way, and tells the others if it went wrong. */
+static gw_status_t end(gw__engine_t *engine, gw_status_t status)
 {
-    int idle = 0, passes = 0;
-    while (engine->done_rounds < engine->call->plan.rounds || engine->open > 0) {
-        bool moved;
-        gw_status_t status = pass(engine, &moved);
-        if (status != GW_OK)
-            return status;
-        idle = moved ? 0 : idle + 1;
-        passes++;
-        if (!moved || passes % IDLE_EVERY == 0)
-            gw__engine_idle(engine);
-        if (idle >= SPINS)
-            engine->transport->wait(engine->link, SLEEP_US);
-        else if (!moved)
-            sched_yield();
-        if (idle < SPINS && passes % LOOK_EVERY != 0)
-            continue;
-        status = judge_silence(engine);
-        if (status != GW_OK)
-            return status;
-    }
-    /* The last closing message of this rank may still be queued: nothing is in its way now. */
-    for (int i = 0; i < LAST_TURNS; i++)
-        engine->transport->progress(engine->link);
-    return GW_OK;
-}
-
-gw_status_t gw__engine_run(gw__engine_t *engine, const gw__engine_call_t *call,
-                           gw__engine_figures_t *figures)
-{
-    begin(engine, call);
-    gw__closing_begin(engine);
-    gw_status_t status = gw__engine_reserve(engine, call);
-    if (status != GW_OK)
-        gw__engine_fail(engine, status, -1, "no memory for the frames of %zu elements",
-                        call->plan.chunk);
-    else
-        status = run(engine);
+    gw__hands_dismiss(engine);
     if (status != GW_OK) {
         cancel_all(engine);
         gw__closing_abort(engine, status);
+    } else {
+        /* The last closing message of this rank may still be queued: nothing is in its way now. */
+        for (int i = 0; i < LAST_TURNS; i++)
+            engine->transport->progress(engine->link);
     }
     fill_times(engine, &engine->figures);
-    *figures = engine->figures;
+    if (engine->timeline)
+        engine->timeline->end_ns = gw__now_ns();
+    engine->status = status;
     return status;
+}
+
+void gw__engine_begin(gw__engine_t *engine, const gw__engine_call_t *call)
+{
+    clear(engine, call);
+    engine->status = GW_IN_PROGRESS;
+    if (engine->timeline)
+        gw__timeline_begin(engine->timeline, engine->started);
+    gw__closing_begin(engine);
+    gw__hands_borrow(engine);
+    gw_status_t status = gw__engine_reserve(engine, call);
+    if (status != GW_OK) {
+        gw__engine_fail(engine, status, -1, "no memory for the frames of %zu elements",
+                        call->plan.chunk);
+        end(engine, status);
+    }
+}
+
+static bool is_over(const gw__engine_t *engine)
+{
+    return engine->done_rounds == engine->call->plan.rounds && engine->open == 0;
+}
+
+gw_status_t gw__engine_step(gw__engine_t *engine)
+{
+    if (engine->status != GW_IN_PROGRESS)
+        return engine->status;
+    bool moved;
+    gw_status_t status = pass(engine, &moved);
+    if (status != GW_OK || is_over(engine))
+        return end(engine, status);
+    engine->idle_steps = moved || gw__hands_busy(engine) ? 0 : engine->idle_steps + 1;
+    engine->steps++;
+    if (engine->idle_steps < SPINS && engine->steps % LOOK_EVERY != 0)
+        return GW_IN_PROGRESS;
+    status = gw__engine_judge_silence(engine);
+    return status == GW_OK ? GW_IN_PROGRESS : end(engine, status);
+}
+
+void gw__engine_rest(gw__engine_t *engine)
+{
+    if (engine->idle_steps > 0 || engine->steps % IDLE_EVERY == 0)
+        gw__engine_idle(engine);
+    if (engine->idle_steps >= SPINS)
+        engine->transport->wait(engine->link, SLEEP_US);
+    else if (engine->idle_steps > 0 || gw__hands_busy(engine))
+        sched_yield();
+}
+
+gw_status_t gw__engine_run(gw__engine_t *engine, const gw__engine_call_t *call)
+{
+    gw__engine_begin(engine, call);
+    while (gw__engine_step(engine) == GW_IN_PROGRESS)
+        gw__engine_rest(engine);
+    return engine->status;
 }

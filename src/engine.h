@@ -9,8 +9,11 @@
 #include <gradwire/transport.h>
 
 #include "plan.h"
+#include "pool.h"
+#include "timeline.h"
 
 enum { GW__WINDOW = 6 }; /* rounds under way at once, at most */
+enum { GW__HANDS = 16 }; /* workers of one call, at most */
 
 /* One call, filled by the communicator. */
 typedef struct gw__engine_call {
@@ -26,11 +29,15 @@ typedef struct gw__engine_call {
     uint64_t key;    /* of all randomness of this call; rank and stage are mixed in by the engine */
 } gw__engine_call_t;
 
-/* What a call cost. Times in microseconds: encode and decode of computing, wait until every peer
- * had entered the call, wire for the rest; together the whole call. */
+/* What a call cost. Times in microseconds: encode and decode of computing, added over all threads;
+ * wait until every peer had entered the call; wire for the rest in which the thread that runs the
+ * engine did not compute. Without workers they add up to the whole call. */
 typedef struct gw__engine_figures {
     uint64_t wire_bytes, encode_us, decode_us, wait_us, wire_us, time_us, poisoned;
 } gw__engine_figures_t;
+
+/* How far a task is. */
+enum { GW__TASK_WAITING, GW__TASK_RUNNING, GW__TASK_DONE };
 
 /* One round under way. */
 typedef struct gw__round {
@@ -39,10 +46,29 @@ typedef struct gw__round {
     gw__task_t *task;
     uint8_t *state;
     gw_request_t *request;
+    int64_t *began_ns; /* of messages, when there is a timeline */
     uint8_t *frames;
     size_t *frame_length;
     float *sum;
 } gw__round_t;
+
+/* What a computing task came to. */
+typedef struct gw__result {
+    gw_status_t status;
+    int peer; /* status is an error: whose frame is at fault; -1: nobody's */
+    size_t poisoned;
+    int64_t begin_ns, end_ns;
+} gw__result_t;
+
+/* A borrowed worker and the task that it has. */
+typedef struct gw__hand {
+    struct gw__engine *engine;
+    gw__worker_t *worker;
+    gw__round_t *round;
+    uint32_t task; /* of the round */
+    bool busy;
+    gw__result_t outcome;
+} gw__hand_t;
 
 /* What a rank that failed tells the others: why, and whom it blames (-1: nobody, or its own self).
  */
@@ -66,7 +92,9 @@ typedef struct gw__engine {
     bool checksum;           /* on every frame sent */
     void (*idle)(void *arg); /* see gw_comm_params_t; NULL: none */
     void *idle_arg;
-    gw_coder_t raw; /* for elements that are only copied, converted and added */
+    gw__pool_t *pool; /* NULL: the thread that runs the engine does everything */
+    int hands_max;    /* workers to borrow for a call */
+    gw_coder_t raw;   /* for elements that are only copied, converted and added */
 
     /* Working memory: grows to the largest call, then stays. */
     void *memory;
@@ -78,6 +106,10 @@ typedef struct gw__engine {
 
     /* The call under way. */
     const gw__engine_call_t *call;
+    gw_status_t status; /* GW_IN_PROGRESS while it runs */
+    gw__hand_t hand[GW__HANDS];
+    int hands;
+    int idle_steps, steps; /* without an event; since the last look */
     gw__engine_figures_t figures;
     uint32_t next_round, done_rounds;
     gw__closing_t *closing;     /* per rank */
@@ -89,7 +121,9 @@ typedef struct gw__engine {
     int64_t
         silence_ns; /* spent listening since the last event; not while this process stood still */
     int64_t encode_ns, decode_ns, wait_ns; /* spent so far */
+    int64_t own_ns;                        /* of these, computing by the thread itself */
     bool told_late;
+    gw__timeline_t *timeline; /* takes down what happens when; NULL: nobody wants to know */
 
     /* The last failure. */
     int failed_rank;
@@ -102,11 +136,20 @@ void gw__engine_attach(gw__engine_t *engine, const gw_transport_t *transport, gw
 void gw__engine_free(gw__engine_t *engine);
 
 /*
- * Runs a call to its end. On an error no request is in progress any more, `error` and `failed_rank`
- * tell what happened, and recv is undefined. `figures` is filled either way.
+ * A call: begin it, then step until the status is no longer GW_IN_PROGRESS; `call` and the buffers
+ * stay in place until then. begin and step do not wait. After an error no request is in progress
+ * and no worker busy any more, `error` and `failed_rank` tell what happened, and recv is undefined.
+ * The figures of a call that has ended are in `figures`.
+ *
+ * By one thread at a time. rest() is for a caller that has nothing else to do between two steps: it
+ * yields or sleeps until there may be something to do, for a millisecond at most.
  */
-gw_status_t gw__engine_run(gw__engine_t *engine, const gw__engine_call_t *call,
-                           gw__engine_figures_t *figures);
+void gw__engine_begin(gw__engine_t *engine, const gw__engine_call_t *call);
+gw_status_t gw__engine_step(gw__engine_t *engine);
+void gw__engine_rest(gw__engine_t *engine);
+
+/* All of that: runs a call to its end. */
+gw_status_t gw__engine_run(gw__engine_t *engine, const gw__engine_call_t *call);
 
 /* Notes the first failure of a call: its sentence and the rank it is about (-1: none). */
 gw_status_t gw__engine_fail(gw__engine_t *engine, gw_status_t status, int peer, const char *format,
@@ -121,11 +164,33 @@ void gw__engine_heard(gw__engine_t *engine, int peer);
 /* A message tag: call, round, stage. */
 uint64_t gw__engine_tag(const gw__engine_call_t *call, uint32_t round, gw__stage_t stage);
 
-/* Executes one computing task (everything but SEND and RECV) of a round. */
-gw_status_t gw__engine_compute(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task);
+/* Executes one computing task (everything but SEND and RECV) of a round. Changes nothing but the
+ * task's outputs and `out`: several threads may do so at once, for different tasks. */
+void gw__engine_compute(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+                        gw__result_t *out);
+
+/* Computing by other threads: a call borrows workers at its beginning when it is large enough;
+ * offer() gives a task to one that is free, or returns false; collect() hands a done one to
+ * gw__engine_computed, and returns whether there was any; dismiss() waits for all and returns them.
+ */
+void gw__hands_borrow(gw__engine_t *engine);
+bool gw__hands_offer(gw__engine_t *engine, gw__round_t *round, uint32_t task);
+bool gw__hands_collect(gw__engine_t *engine, gw_status_t *status);
+bool gw__hands_busy(const gw__engine_t *engine);
+void gw__hands_dismiss(gw__engine_t *engine);
+
+/* Takes in what a computing task came to; `lane` 0 is the engine's own thread. */
+gw_status_t gw__engine_computed(gw__engine_t *engine, gw__round_t *round, uint32_t task, int lane,
+                                const gw__result_t *outcome);
+
+/* Judges how long nothing has come. GW_OK, or the error of the peer that is to blame. */
+gw_status_t gw__engine_judge_silence(gw__engine_t *engine);
 
 uint8_t *gw__engine_frame(const gw__engine_t *engine, const gw__round_t *round,
                           const gw__task_t *task);
+
+/* A round under way, by number. */
+gw__round_t *gw__engine_round(gw__engine_t *engine, uint32_t k);
 
 /* Lays out the working memory for a call. */
 gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *call);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "engine.h"
 #include "frame.h"
 #include "hash.h"
@@ -35,6 +36,7 @@ static size_t lay_out(gw__engine_t *engine, const gw__engine_call_t *call, uint3
         gw__round_t *round = &engine->rounds[w];
         round->task = take(base, &used, tasks * sizeof *round->task);
         round->request = take(base, &used, tasks * sizeof *round->request);
+        round->began_ns = take(base, &used, tasks * sizeof *round->began_ns);
         round->frame_length = take(base, &used, buffers * sizeof *round->frame_length);
         round->state = take(base, &used, tasks * sizeof *round->state);
         round->frames = take(base, &used, buffers * engine->frame_capacity);
@@ -69,8 +71,14 @@ uint8_t *gw__engine_frame(const gw__engine_t *engine, const gw__round_t *round,
     return round->frames + (size_t)task->buffer * engine->frame_capacity;
 }
 
-static gw_status_t encode(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
-                          const void *src, gw_dtype_t src_dtype)
+/* Of the randomness of one encoding: ranks and stages never share it. */
+static uint64_t key_of(const gw__engine_t *engine, const gw__task_t *task)
+{
+    return gw__mix64(engine->call->key ^ (uint64_t)engine->rank << 1 ^ (uint64_t)task->stage);
+}
+
+static gw_status_t encode(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+                          const void *src, gw_dtype_t src_dtype, gw__result_t *out)
 {
     const gw__engine_call_t *call = engine->call;
     gw_encode_t in = {
@@ -80,17 +88,17 @@ static gw_status_t encode(gw__engine_t *engine, gw__round_t *round, const gw__ta
         .residual = call->residual ? call->residual + task->first : NULL,
         .count = task->count,
         .first = task->first,
-        .key = gw__mix64(call->key ^ (uint64_t)engine->rank << 1 ^ (uint64_t)task->stage),
+        .key = key_of(engine, task),
     };
     gw_status_t status =
         gw__frame_encode(call->coder, &in, engine->checksum, gw__engine_frame(engine, round, task),
                          engine->frame_capacity, &round->frame_length[task->buffer]);
-    engine->figures.poisoned += in.poisoned;
+    out->poisoned = in.poisoned;
     return status;
 }
 
-static gw_status_t decode(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
-                          gw_decode_mode_t mode, void *dst, gw_dtype_t dst_dtype)
+static gw_status_t decode(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+                          gw_decode_mode_t mode, void *dst, gw_dtype_t dst_dtype, gw__result_t *out)
 {
     gw_decode_t io = {
         .payload = gw__engine_frame(engine, round, task),
@@ -102,11 +110,12 @@ static gw_status_t decode(gw__engine_t *engine, gw__round_t *round, const gw__ta
         .dst = dst,
         .dst_dtype = dst_dtype,
     };
+    out->peer = task->peer;
     return gw_frame_decode(engine->call->coder, &io);
 }
 
 /* Own elements into the sum: what decoding an uncompressed payload does. */
-static gw_status_t copy(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+static gw_status_t copy(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
                         const uint8_t *own, size_t element)
 {
     gw_decode_t io = {
@@ -122,7 +131,7 @@ static gw_status_t copy(gw__engine_t *engine, gw__round_t *round, const gw__task
     return engine->raw.family->decode(&engine->raw, &io);
 }
 
-static gw_status_t store_sum(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+static gw_status_t store_sum(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
                              uint8_t *out, size_t element)
 {
     gw_encode_t in = {
@@ -136,38 +145,47 @@ static gw_status_t store_sum(gw__engine_t *engine, gw__round_t *round, const gw_
     return engine->raw.family->encode(&engine->raw, &in, out, task->count * element, &length);
 }
 
-static void scale_sum(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task)
+static void scale_sum(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task)
 {
     if (engine->call->scale != 1.0f)
         gw__kernels()->sum.scale(round->sum, engine->call->scale, task->count);
 }
 
-gw_status_t gw__engine_compute(gw__engine_t *engine, gw__round_t *round, const gw__task_t *task)
+static gw_status_t execute(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+                           gw__result_t *out)
 {
     const gw__engine_call_t *call = engine->call;
     size_t element = gw_dtype_size(call->dtype);
     const uint8_t *own = (const uint8_t *)call->send + task->first * element;
-    uint8_t *out = (uint8_t *)call->recv + task->first * element;
+    uint8_t *result = (uint8_t *)call->recv + task->first * element;
     switch (task->kind) {
     case GW__TASK_ENCODE:
-        return encode(engine, round, task, own, call->dtype);
+        return encode(engine, round, task, own, call->dtype, out);
     case GW__TASK_COPY:
         return copy(engine, round, task, own, element);
     case GW__TASK_DECODE_ADD:
         return decode(engine, round, task, task->opens ? GW_DECODE_STORE : GW_DECODE_ADD,
-                      round->sum, GW_F32);
+                      round->sum, GW_F32, out);
     case GW__TASK_SUM_ENCODE:
         scale_sum(engine, round, task);
-        return encode(engine, round, task, round->sum, GW_F32);
+        return encode(engine, round, task, round->sum, GW_F32, out);
     case GW__TASK_SUM_STORE:
         scale_sum(engine, round, task);
-        return store_sum(engine, round, task, out, element);
+        return store_sum(engine, round, task, result, element);
     case GW__TASK_DECODE_STORE:
-        return decode(engine, round, task, GW_DECODE_STORE, out, call->dtype);
+        return decode(engine, round, task, GW_DECODE_STORE, result, call->dtype, out);
     case GW__TASK_SEND:
     case GW__TASK_RECV:
     case GW__TASK_KINDS:
         break;
     }
     return GW_ERR_INTERNAL;
+}
+
+void gw__engine_compute(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+                        gw__result_t *out)
+{
+    *out = (gw__result_t){.peer = -1, .begin_ns = gw__now_ns()};
+    out->status = execute(engine, round, task, out);
+    out->end_ns = gw__now_ns();
 }

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What silence in a call means, and whose it is. */
+#include "clock.h"
+#include "context_internal.h"
+#include "engine.h"
+
+enum {
+    LATE_WARNING_S = 10, /* a peer that has not entered the call earns a warning after this */
+    STANDSTILL_MS = 500  /* longer between two looks: this process was stopped or computing */
+};
+
+/* The peer to blame for silence, -1: none. Of those that owe a message the one heard longest ago:
+ * the others wait for it too, and went on a little longer. Without such, one that takes no message.
+ */
+static int silent_peer(gw__engine_t *engine)
+{
+    int owes = -1, takes = -1;
+    for (uint32_t k = engine->done_rounds; k < engine->next_round; k++) {
+        const gw__round_t *round = gw__engine_round(engine, k);
+        for (uint32_t i = 0; i < round->tasks; i++) {
+            int peer = round->task[i].peer;
+            if (round->state[i] != GW__TASK_RUNNING)
+                continue;
+            if (round->task[i].kind == GW__TASK_SEND)
+                takes = peer;
+            else if (owes < 0 || engine->heard[peer] < engine->heard[owes])
+                owes = peer;
+        }
+    }
+    if (owes >= 0 || takes >= 0)
+        return owes >= 0 ? owes : takes;
+    for (int r = 0; r < engine->size; r++)
+        if (engine->closing[r].takes_part && !engine->closing[r].heard)
+            return r;
+    return -1;
+}
+
+static void warn_late(gw__engine_t *engine, double silence)
+{
+    int rank = 0;
+    while (rank < engine->size - 1 && (!engine->expected[rank] || engine->arrived[rank]))
+        rank++;
+    gw_context_log(engine->context, GW_LOG_WARN,
+                   "all-reduce %llu of %zu elements: rank %d%s not entered it for %.0f s; waiting",
+                   (unsigned long long)engine->call->number, engine->call->plan.count, rank,
+                   engine->missing > 1 ? " and others have" : " has", silence);
+    engine->told_late = true;
+}
+
+/*
+ * What silence means. While a peer has not entered the call it may be evaluating or loading data:
+ * that earns a warning, and excuses the others too, since they may be waiting for the same peer.
+ */
+gw_status_t gw__engine_judge_silence(gw__engine_t *engine)
+{
+    int64_t now = gw__now_ns(), step = now - engine->last_look;
+    int64_t most = (int64_t)STANDSTILL_MS * 1000000;
+    engine->last_look = now;
+    engine->silence_ns += step < most ? step : most;
+    double silence = (double)engine->silence_ns * 1e-9;
+    if (engine->missing > 0) {
+        double patience = engine->timeout < LATE_WARNING_S ? engine->timeout : LATE_WARNING_S;
+        if (!engine->told_late && silence > patience)
+            warn_late(engine, silence);
+        return GW_OK;
+    }
+    if (silence < engine->timeout)
+        return GW_OK;
+    return gw__closing_blame(engine, silent_peer(engine), silence);
+}
