@@ -16,11 +16,10 @@
  * owner's thread alone: the other side only puts the finished item on the owner's `done` list, and
  * progress() hands it out.
  *
- * Messages up to EAGER bytes are copied when no receive waits, so that their send is done at once.
- * Longer ones stay in the sender's buffer until the receive comes, as on a real wire: a plan that
- * relies on unlimited buffering hangs here too.
+ * Messages of a few KiB are copied when no receive waits and the receiver has a buffer left, so
+ * that their send is done at once. Others stay in the sender's buffer until the receive comes, as
+ * on a real wire: a plan that relies on unlimited buffering hangs here too. No message allocates.
  */
-#define EAGER         8192
 #define ADDRESS_MAGIC 0x4757424cu /* "LBWG" in memory */
 
 struct gw_link {
@@ -31,16 +30,6 @@ struct gw_link {
 typedef struct address {
     uint32_t magic, world, rank, size;
 } address_t;
-
-static void list_add(list_t *list, item_t *item)
-{
-    item->next = NULL;
-    if (list->tail)
-        list->tail->next = item;
-    else
-        list->head = item;
-    list->tail = item;
-}
 
 /* Takes `wanted`, or with NULL the first item of this tag, out of the list; NULL when it is not
  * there. */
@@ -61,13 +50,18 @@ static item_t *list_take(list_t *list, const item_t *wanted, uint64_t tag)
     return NULL;
 }
 
+static item_t *list_first(list_t *list)
+{
+    return list->head ? list_take(list, list->head, 0) : NULL;
+}
+
 /* Gives an item back to its owner with its final status. */
 static void finish(gw_loopback_t *world, item_t *item, gw_status_t status)
 {
     box_t *box = &world->boxes[item->owner];
     pthread_mutex_lock(&box->lock);
     item->status = status;
-    list_add(&box->done, item);
+    gw__loopback_list_add(&box->done, item);
     pthread_cond_broadcast(&box->event);
     pthread_mutex_unlock(&box->lock);
 }
@@ -79,14 +73,49 @@ static gw_status_t settle(gw_request_t *req, gw_status_t status)
     return status;
 }
 
-static item_t *item_new(gw_link_t *link, gw_request_t *req, uint64_t tag, size_t length,
-                        size_t extra)
+/* The item of a request that is to wait. */
+static item_t *item_of(gw_link_t *link, gw_request_t *req, uint64_t tag, unsigned char *data,
+                       size_t length)
 {
-    item_t *item = malloc(sizeof(*item) + extra);
+    item_t *item = (item_t *)(void *)req->priv;
+    *item = (item_t){.req = req,
+                     .tag = tag,
+                     .data = data,
+                     .length = length,
+                     .owner = link->rank,
+                     .status = GW_IN_PROGRESS};
+    req->handle = item;
+    return item;
+}
+
+/* Where messages of this length are copied to. */
+static shelf_t *shelf_for(box_t *box, size_t length)
+{
+    return length <= LOOPBACK_NOTE ? &box->notes : &box->letters;
+}
+
+/* A copy of a message in the receiver's box; NULL when it is too long or there is no room. Called
+ * with the lock of the box. */
+static item_t *copy_in(box_t *box, uint64_t tag, const void *data, size_t length)
+{
+    if (length > LOOPBACK_EAGER)
+        return NULL;
+    item_t *item = list_first(&shelf_for(box, length)->free);
     if (!item)
         return NULL;
-    *item = (item_t){.req = req, .owner = link->rank, .tag = tag, .length = length};
+    item->tag = tag;
+    item->length = length;
+    if (length)
+        memcpy(item->data, data, length);
     return item;
+}
+
+/* Gives the buffer of a copied message back. */
+static void put_back(box_t *box, item_t *item)
+{
+    pthread_mutex_lock(&box->lock);
+    gw__loopback_list_add(&shelf_for(box, item->length)->free, item);
+    pthread_mutex_unlock(&box->lock);
 }
 
 /* Whether the arguments of a send or receive can be used. */
@@ -106,21 +135,18 @@ static gw_status_t transfer(void *to, size_t capacity, const void *from, size_t 
 }
 
 /* Queues a message that no receive waits for. Called with the lock of the receiver's box. */
-static gw_status_t queue_message(gw_link_t *link, lane_t *lane, uint64_t tag, const void *data,
+static gw_status_t queue_message(gw_link_t *link, box_t *box, uint64_t tag, const void *data,
                                  size_t length, gw_request_t *req)
 {
-    bool eager = length <= EAGER;
-    item_t *item = item_new(link, eager ? NULL : req, tag, length, eager ? length : 0);
-    if (!item)
-        return settle(req, GW_ERR_NO_MEMORY);
-    /* The bytes of a long message are only read. */
-    item->data = eager ? item->copy : (unsigned char *)(uintptr_t)data;
-    if (eager && length)
-        memcpy(item->copy, data, length);
-    list_add(&lane->messages, item);
-    if (eager)
+    list_t *messages = &box->lanes[link->rank].messages;
+    item_t *copy = copy_in(box, tag, data, length);
+    if (copy) {
+        gw__loopback_list_add(messages, copy);
         return settle(req, GW_OK);
-    req->handle = item;
+    }
+    /* The bytes of a message that stays where it is are only read. */
+    gw__loopback_list_add(messages,
+                          item_of(link, req, tag, (unsigned char *)(uintptr_t)data, length));
     return GW_IN_PROGRESS;
 }
 
@@ -139,7 +165,7 @@ static gw_status_t loopback_send(gw_link_t *link, int peer, uint64_t tag, const 
     }
     item_t *receive = list_take(&lane->receives, NULL, tag);
     if (!receive) {
-        gw_status_t status = queue_message(link, lane, tag, data, length, req);
+        gw_status_t status = queue_message(link, box, tag, data, length, req);
         pthread_mutex_unlock(&box->lock);
         return status;
     }
@@ -159,7 +185,7 @@ static gw_status_t take_message(gw_link_t *link, item_t *message, void *data, si
     if (message->req)
         finish(link->world, message, GW_OK);
     else
-        free(message);
+        put_back(&link->world->boxes[link->rank], message);
     return settle(req, status);
 }
 
@@ -178,14 +204,8 @@ static gw_status_t loopback_recv(gw_link_t *link, int peer, uint64_t tag, void *
         return take_message(link, message, data, capacity, req);
     }
     gw_status_t status = lane->gone ? GW_ERR_PEER_FAILED : GW_IN_PROGRESS;
-    item_t *receive = status == GW_IN_PROGRESS ? item_new(link, req, tag, capacity, 0) : NULL;
-    if (receive) {
-        receive->data = data;
-        req->handle = receive;
-        list_add(&lane->receives, receive);
-    } else if (status == GW_IN_PROGRESS) {
-        status = GW_ERR_NO_MEMORY;
-    }
+    if (status == GW_IN_PROGRESS)
+        gw__loopback_list_add(&lane->receives, item_of(link, req, tag, data, capacity));
     pthread_mutex_unlock(&box->lock);
     return status == GW_IN_PROGRESS ? status : settle(req, status);
 }
@@ -194,7 +214,6 @@ static void hand_out(item_t *item)
 {
     item->req->length = item->length;
     settle(item->req, item->status);
-    free(item);
 }
 
 static int loopback_progress(gw_link_t *link)
@@ -245,7 +264,6 @@ static void loopback_cancel(gw_link_t *link, gw_request_t *req)
     }
     if (taken) {
         settle(req, GW_ERR_CANCELED);
-        free(taken);
         return;
     }
     /* The other side has claimed it: the copy ends in a moment. */
@@ -277,11 +295,10 @@ static void announce(gw_loopback_t *world, int rank, bool gone)
         pthread_mutex_lock(&box->lock);
         lane_t *lane = &box->lanes[rank];
         lane->gone = gone;
-        for (item_t *item; gone && (item = lane->receives.head);) {
-            list_take(&lane->receives, item, 0);
+        for (item_t *item; gone && (item = list_first(&lane->receives));) {
             item->status = GW_ERR_PEER_FAILED;
             item->length = 0;
-            list_add(&box->done, item);
+            gw__loopback_list_add(&box->done, item);
         }
         pthread_cond_broadcast(&box->event);
         pthread_mutex_unlock(&box->lock);
@@ -353,16 +370,15 @@ static gw_status_t loopback_close(gw_link_t *link)
     box->closed = true;
     list_t left = {0};
     for (int i = 0; i < world->size; i++)
-        for (item_t *item;
-             (item = list_take(&box->lanes[i].messages, box->lanes[i].messages.head, 0));)
-            list_add(&left, item);
+        for (item_t *item; (item = list_first(&box->lanes[i].messages));)
+            gw__loopback_list_add(&left, item);
     pthread_mutex_unlock(&box->lock);
     for (item_t *item = left.head, *next; item; item = next) {
         next = item->next;
         if (item->req)
             finish(world, item, GW_ERR_PEER_FAILED);
         else
-            free(item);
+            put_back(box, item);
     }
     announce(world, link->rank, true);
     free(link);

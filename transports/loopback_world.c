@@ -7,12 +7,46 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NOTES = 16, LETTERS = 8, LETTERS_MOST = 64 }; /* per sender; per sender; in all */
+
+void gw__loopback_list_add(list_t *list, item_t *item)
+{
+    item->next = NULL;
+    if (list->tail)
+        list->tail->next = item;
+    else
+        list->head = item;
+    list->tail = item;
+}
+
+/* `count` buffers of `bytes` each. */
+static gw_status_t shelf_init(shelf_t *shelf, size_t count, size_t bytes)
+{
+    size_t step = sizeof(item_t) + bytes;
+    shelf->memory = calloc(count, step);
+    if (!shelf->memory)
+        return GW_ERR_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        item_t *item = (item_t *)(void *)(shelf->memory + i * step);
+        item->data = (unsigned char *)(item + 1);
+        gw__loopback_list_add(&shelf->free, item);
+    }
+    return GW_OK;
+}
+
 static gw_status_t box_init(box_t *box, int size)
 {
     pthread_condattr_t monotonic;
+    size_t notes = NOTES * (size_t)size, letters = LETTERS * (size_t)size;
+    letters = letters < LETTERS_MOST ? letters : LETTERS_MOST;
     box->lanes = calloc((size_t)size, sizeof(*box->lanes));
-    if (!box->lanes)
+    if (!box->lanes || shelf_init(&box->notes, notes, LOOPBACK_NOTE) != GW_OK ||
+        shelf_init(&box->letters, letters, LOOPBACK_EAGER) != GW_OK) {
+        free(box->notes.memory);
+        free(box->letters.memory);
+        free(box->lanes);
         return GW_ERR_NO_MEMORY;
+    }
     pthread_mutex_init(&box->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -21,21 +55,10 @@ static gw_status_t box_init(box_t *box, int size)
     return GW_OK;
 }
 
-static void list_free(list_t *list)
+static void box_free(box_t *box)
 {
-    for (item_t *item = list->head, *next; item; item = next) {
-        next = item->next;
-        free(item);
-    }
-}
-
-static void box_free(box_t *box, int size)
-{
-    for (int i = 0; i < size; i++) {
-        list_free(&box->lanes[i].messages);
-        list_free(&box->lanes[i].receives);
-    }
-    list_free(&box->done);
+    free(box->notes.memory);
+    free(box->letters.memory);
     free(box->lanes);
     pthread_cond_destroy(&box->event);
     pthread_mutex_destroy(&box->lock);
@@ -70,7 +93,7 @@ void gw_loopback_free(gw_loopback_t *world)
     if (!world)
         return;
     for (int i = 0; i < world->size; i++)
-        box_free(&world->boxes[i], world->size);
+        box_free(&world->boxes[i]);
     pthread_cond_destroy(&world->turn);
     pthread_mutex_destroy(&world->lock);
     free(world->gathered);

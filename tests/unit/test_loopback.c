@@ -179,6 +179,39 @@ START_TEST(cancel_of_a_send)
 }
 END_TEST
 
+/* Copies are made while there are buffers; then messages stay with their sender, in order, and the
+ * buffers come back. */
+START_TEST(buffers_run_out)
+{
+    enum { COUNT = 200 };
+    const gw_transport_t *t = loopback();
+    static gw_request_t sent[COUNT], received;
+    static uint32_t out[COUNT], in;
+    gw_loopback_t *world;
+    ck_assert_int_eq(gw_loopback_create(2, &world), GW_OK);
+    gw_link_t *a = open_rank(world, 0, 2, GW_OK), *b = open_rank(world, 1, 2, GW_OK);
+    int copied[2] = {0, 0};
+    for (int turn = 0; turn < 2; turn++) {
+        for (uint32_t i = 0; i < COUNT; i++) {
+            out[i] = i;
+            copied[turn] += t->send(a, 1, 7, &out[i], sizeof out[i], &sent[i]) == GW_OK;
+        }
+        for (uint32_t i = 0; i < COUNT; i++) {
+            gw_check(t->recv(b, 0, 7, &in, sizeof in, &received) == GW_OK, "message %u", i);
+            gw_check(in == i, "message %u holds %u", i, in);
+        }
+        t->progress(a);
+        for (int i = 0; i < COUNT; i++)
+            gw_check(sent[i].status == GW_OK, "send %d: %s", i, gw_status_name(sent[i].status));
+    }
+    ck_assert(copied[0] > 0 && copied[0] < COUNT);
+    ck_assert_int_eq(copied[0], copied[1]);
+    ck_assert_int_eq(t->close(a), GW_OK);
+    ck_assert_int_eq(t->close(b), GW_OK);
+    gw_loopback_free(world);
+}
+END_TEST
+
 START_TEST(open_refuses)
 {
     const gw_transport_t *t = loopback();
@@ -242,6 +275,7 @@ int main(void)
     tcase_add_test(tc, allgather_unequal);
     tcase_add_test(tc, close_of_a_peer);
     tcase_add_test(tc, cancel_of_a_send);
+    tcase_add_test(tc, buffers_run_out);
     tcase_add_test(tc, open_refuses);
     tcase_add_test(tc, address_is_checked);
     suite_add_tcase(suite, tc);
