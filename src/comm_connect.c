@@ -19,6 +19,7 @@ static void prepare_hello(gw_comm_t *comm, const gw_comm_params_t *params, gw__h
     pthread_mutex_unlock(&comm->context->lock);
     if (params->name)
         snprintf(hello->name, sizeof hello->name, "%s", params->name);
+    hello->speed = gw__context_speed(comm->context);
     /* The threads of a loopback have no need of a network. */
     if (!params->transport_arg)
         hello->status =
@@ -190,6 +191,8 @@ static gw_status_t connect_all(gw_comm_t *comm, const gw_comm_params_t *params)
     if (status == GW_OK) {
         comm->id = all[0].comms_created;
         snprintf(comm->name, sizeof comm->name, "%s", all[0].name);
+        gw__pace_of(all, comm->size, comm->rank, params->transport_arg != NULL, &comm->pace,
+                    &comm->local_ranks);
         status = connect_link(comm, params, all);
     }
     free(mine);

@@ -8,7 +8,9 @@
 
 #include "context_internal.h"
 #include "engine.h"
+#include "pace.h"
 #include "residual.h"
+#include "work.h"
 
 struct gw_comm {
     gw_context_t *context;
@@ -17,7 +19,10 @@ struct gw_comm {
     char name[64];
     const gw_transport_t *transport;
     gw_link_t *link;
+    int local_ranks; /* of this communicator on this node, own one included */
+    gw__pace_t pace;
     gw__engine_t engine;
+    gw__queue_t queue;
     gw__residual_store_t residuals;
     gw__stats_page_t *page; /* owned by the context's book; NULL when the book is full */
     gw_stats_t stats;

@@ -7,6 +7,8 @@
 #include <gradwire/context.h>
 #include <gradwire/topology.h>
 
+#include "pace.h"
+
 enum { GW__COMM_NAME_MAX = 64 };
 
 /*
@@ -25,6 +27,7 @@ typedef struct gw__hello {
     uint32_t comms_created;
     char name[GW__COMM_NAME_MAX]; /* rank 0's counts for all */
     char why[256];
+    gw__speed_t speed; /* any values are safe */
     gw_node_facts_t facts;
 } gw__hello_t;
 

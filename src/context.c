@@ -71,6 +71,7 @@ void gw_context_free(gw_context_t *context)
     pthread_mutex_unlock(&all_lock);
     gw_context_write_stats(context);
     gw__stats_book_clear(&context->stats);
+    gw__pool_free(context->pool);
     free(context->facts);
     pthread_mutex_destroy(&context->lock);
     gw__log_close(&context->log);
@@ -252,4 +253,27 @@ gw_status_t gw__context_facts(gw_context_t *context, gw_node_facts_t *out, char 
         snprintf(why, why_size, "%s", context->facts_why);
     pthread_mutex_unlock(&context->lock);
     return status;
+}
+
+gw__pool_t *gw__context_pool(gw_context_t *context)
+{
+    enum { AUTO_MAX = 3 }; /* a call takes no more either: then the memory is the limit */
+    int setting = context->settings.threads, others = gw__cpus_allowed() - 1;
+    int threads = setting >= 0 ? setting : others < AUTO_MAX ? others : AUTO_MAX;
+    pthread_mutex_lock(&context->lock);
+    if (!context->pool)
+        context->pool = gw__pool_create(threads);
+    gw__pool_t *pool = context->pool;
+    pthread_mutex_unlock(&context->lock);
+    return pool;
+}
+
+gw__speed_t gw__context_speed(gw_context_t *context)
+{
+    pthread_mutex_lock(&context->lock);
+    if (context->speed.encode_ps == 0)
+        context->speed = gw__speed_measure(&context->settings.coder);
+    gw__speed_t speed = context->speed;
+    pthread_mutex_unlock(&context->lock);
+    return speed;
 }

@@ -9,6 +9,8 @@
 #include <gradwire/topology.h>
 
 #include "log.h"
+#include "pace.h"
+#include "pool.h"
 #include "settings.h"
 #include "stats.h"
 
@@ -27,6 +29,8 @@ struct gw_context {
     gw_node_facts_t *facts; /* of this process, read on first need; NULL before */
     gw_status_t facts_status;
     char facts_why[256];
+    gw__speed_t speed;       /* of this rank, measured once */
+    gw__pool_t *pool;        /* made on first need */
     struct gw_context *next; /* all contexts of the process, for the last write at exit */
 };
 
@@ -38,6 +42,13 @@ void gw__context_count(gw_context_t *context, gw__stats_page_t *page, const gw__
  * thread. */
 gw_status_t gw__context_facts(gw_context_t *context, gw_node_facts_t *out, char *why,
                               size_t why_size);
+
+/* How fast this rank encodes and decodes. Any thread. */
+gw__speed_t gw__context_speed(gw_context_t *context);
+
+/* The worker threads of this context's communicators, started when they are borrowed. NULL: no
+ * memory. Any thread. */
+gw__pool_t *gw__context_pool(gw_context_t *context);
 
 /* Logs a warning, unless the same text was logged by this before. Any thread. */
 void gw__context_warn_once(gw_context_t *context, const char *text);

@@ -68,7 +68,9 @@ void gw__engine_free(gw__engine_t *engine)
     free(engine->expected);
     free(engine->heard);
     free(engine->closing);
+    free(engine->timeline);
     engine->memory = NULL;
+    engine->timeline = NULL;
     engine->closing = NULL;
     engine->heard = NULL;
     engine->arrived = engine->expected = NULL;
@@ -402,10 +404,9 @@ void gw__engine_rest(gw__engine_t *engine)
         sched_yield();
 }
 
-gw_status_t gw__engine_run(gw__engine_t *engine, const gw__engine_call_t *call)
+void gw__engine_abandon(gw__engine_t *engine)
 {
-    gw__engine_begin(engine, call);
-    while (gw__engine_step(engine) == GW_IN_PROGRESS)
-        gw__engine_rest(engine);
-    return engine->status;
+    if (engine->status == GW_IN_PROGRESS)
+        end(engine, gw__engine_fail(engine, GW_ERR_CANCELED, engine->rank,
+                                    "the communicator was freed before the call was over"));
 }

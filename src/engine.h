@@ -148,8 +148,8 @@ void gw__engine_begin(gw__engine_t *engine, const gw__engine_call_t *call);
 gw_status_t gw__engine_step(gw__engine_t *engine);
 void gw__engine_rest(gw__engine_t *engine);
 
-/* All of that: runs a call to its end. */
-gw_status_t gw__engine_run(gw__engine_t *engine, const gw__engine_call_t *call);
+/* Ends a call that is under way with GW_ERR_CANCELED; the peers are told. */
+void gw__engine_abandon(gw__engine_t *engine);
 
 /* Notes the first failure of a call: its sentence and the rank it is about (-1: none). */
 gw_status_t gw__engine_fail(gw__engine_t *engine, gw_status_t status, int peer, const char *format,

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Worker threads that the communicators of a context share: each is lent to one call at a time. */
+#define _GNU_SOURCE /* CPU sets */
 #include "pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -166,4 +168,14 @@ bool gw__worker_done(const gw__worker_t *worker)
 int gw__pool_started(const gw__pool_t *pool)
 {
     return atomic_load(&pool->started);
+}
+
+int gw__cpus_allowed(void)
+{
+    cpu_set_t set;
+    /* Fails on a machine with more CPUs than the set holds: there are enough then. */
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return CPU_SETSIZE;
+    int count = CPU_COUNT(&set);
+    return count > 0 ? count : 1;
 }

@@ -35,6 +35,9 @@ void gw__worker_start(gw__worker_t *worker, gw__job_fn job, void *arg);
 /* Whether the last job is done; what it wrote can be read then. By the borrower. */
 bool gw__worker_done(const gw__worker_t *worker);
 
+/* CPUs that the calling thread may run on; at least 1. */
+int gw__cpus_allowed(void);
+
 /* How many threads the pool has started. Any thread. */
 int gw__pool_started(const gw__pool_t *pool);
 

@@ -64,6 +64,35 @@ GW_API gw_status_t gw_allreduce_with(gw_comm_t *comm, const struct gw_coder *cod
                                      gw_plan_kind_t plan, const void *send, void *recv,
                                      size_t count, gw_dtype_t dtype, gw_op_t op);
 
+/*
+ * The non-blocking all-reduce: posts the call and returns; the buffers stay in place, and are not
+ * read or written by the caller, until the work is done. Work of a communicator runs in the order
+ * of posting, blocking calls included; all ranks post the same calls in the same order. It goes on
+ * by itself where a worker thread is free for it (GRADWIRE_THREADS), otherwise inside test, wait
+ * and the communicator's blocking calls.
+ *
+ * GW_OK: *work is to be given to gw_work_wait, or to gw_work_test until that says done. Otherwise
+ * nothing was posted: the errors of gw_allreduce that are known at once, or GW_ERR_NO_MEMORY.
+ *
+ * test and wait return the status of the call once it is done, and set *work to NULL then; test
+ * returns GW_OK before. With *work NULL they are done at once. They are calls of the communicator:
+ * one thread at a time. A communicator that is freed gives up what is not done; its works are gone.
+ */
+typedef struct gw_work gw_work_t;
+GW_API gw_status_t gw_iallreduce(gw_comm_t *comm, const void *send, void *recv, size_t count,
+                                 gw_dtype_t dtype, gw_op_t op, gw_work_t **work);
+GW_API gw_status_t gw_work_test(gw_work_t **work, bool *done);
+GW_API gw_status_t gw_work_wait(gw_work_t **work);
+
+/*
+ * Takes down when each task of the next calls begins and ends, at most `events` of a call; 0 stops
+ * that. GW_ERR_NO_MEMORY. Print draws the last call as text, `width` columns: a line for what each
+ * thread computed and for the messages with each peer, and how much computing ran while a frame of
+ * this rank was on its way. Between calls only.
+ */
+GW_API gw_status_t gw_comm_timeline(gw_comm_t *comm, size_t events);
+GW_API void gw_comm_timeline_print(const gw_comm_t *comm, int width, FILE *out);
+
 /* The sentence that belongs to the last error of this communicator ("rank 3 ..."); "" when none. */
 GW_API const char *gw_comm_error(const gw_comm_t *comm);
 

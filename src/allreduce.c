@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way of an all-reduce: decision, residual, plan, engine, figures. */
+#include <stdio.h>
+#include <string.h>
+
+#include "comm_internal.h"
+#include "hash.h"
+#include "policy.h"
+
+static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t plan,
+                                       const gw_coder_t *coder)
+{
+    return (gw__residual_key_t){.collective = call->collective,
+                                .op = call->op,
+                                .dtype = call->dtype,
+                                .plan = plan,
+                                .count = call->count,
+                                .coder = gw__hash_text(coder->spec)};
+}
+
+static bool keeps_residual(const gw_coder_t *coder)
+{
+    return (coder->family->flags & GW_CODEC_FEEDBACK) && gw_coder_get(coder, "ef", 0.0) != 0.0;
+}
+
+static uint64_t plain_bytes(int size, size_t bytes)
+{
+    /* 2 (P-1)/P x bytes, to the nearest: whole multiples of P apart, so that nothing overflows. */
+    uint64_t p = (uint64_t)size, whole = bytes / p, rest = bytes % p;
+    return 2 * (p - 1) * whole + (2 * (p - 1) * rest + p / 2) / p;
+}
+
+static void count(gw_comm_t *comm, const gw_work_t *work, const gw__engine_figures_t *f)
+{
+    gw__stats_call_t entry = {.compressed = work->decision.compress,
+                              .reason = work->decision.reason,
+                              .bytes = work->call.count * gw_dtype_size(work->call.dtype),
+                              .wire_bytes = f->wire_bytes,
+                              .encode_us = f->encode_us,
+                              .wire_us = f->wire_us,
+                              .decode_us = f->decode_us,
+                              .wait_us = f->wait_us,
+                              .time_us = f->time_us,
+                              .poisoned = f->poisoned,
+                              .residual_resets =
+                                  comm->residuals.resets - comm->stats.residual_resets,
+                              .failed = work->status != GW_OK,
+                              .plan = gw__plan_kind_name(work->decision.plan)};
+    entry.plain_bytes = plain_bytes(comm->size, entry.bytes);
+    gw__stats_add(&comm->stats, NULL, &entry);
+    gw__context_count(comm->context, comm->page, &entry);
+}
+
+static bool overlaps(const gw_call_t *call)
+{
+    size_t bytes = call->count * gw_dtype_size(call->dtype);
+    uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
+    return call->send && send != recv && send < recv + bytes && recv < send + bytes;
+}
+
+static gw_status_t check(const gw_comm_t *comm, const gw_call_t *call)
+{
+    if (!comm || (!call->recv && call->count > 0))
+        return GW_ERR_INVALID;
+    if (comm->failed != GW_OK)
+        return comm->failed;
+    if ((call->dtype != GW_F32 && call->dtype != GW_F16 && call->dtype != GW_BF16) ||
+        (call->op != GW_SUM && call->op != GW_AVG))
+        return GW_ERR_UNSUPPORTED;
+    return call->count > (SIZE_MAX >> 4) || overlaps(call) ? GW_ERR_INVALID : GW_OK;
+}
+
+/*
+ * A call that check() refused: nothing was sent. It is counted as passed, for it has to be counted;
+ * the error of a communicator that failed before was counted then. Only this rank may know of it,
+ * so the others may wait for this one.
+ */
+static gw_status_t turn_down(gw_comm_t *comm, const gw_call_t *call, gw_status_t status)
+{
+    if (!comm)
+        return status;
+    bool dead = comm->failed != GW_OK;
+    gw__stats_call_t entry = {.reason = dead ? GW_REASON_DISABLED : GW_REASON_UNSUPPORTED_CALL,
+                              .bytes = call->count * gw_dtype_size(call->dtype),
+                              .failed = !dead};
+    gw__stats_add(&comm->stats, NULL, &entry);
+    gw__context_count(comm->context, comm->page, &entry);
+    if (dead)
+        return status;
+    bool buffers = status == GW_ERR_INVALID && overlaps(call);
+    snprintf(comm->error, sizeof comm->error, "all-reduce refused: %s",
+             buffers ? "its send and receive buffers overlap" : gw_status_text(status));
+    gw__context_warn_once(comm->context, comm->error);
+    return status;
+}
+
+static size_t chunk_of(const gw_work_t *work)
+{
+    const gw_comm_t *comm = work->comm;
+    const gw_call_t *call = &work->call;
+    size_t bytes = gw_frame_bound(work->decision.coder, call->dtype, call->count);
+    return gw__pace_chunk(&comm->pace, work->decision.plan, comm->size, call->count, bytes);
+}
+
+void gw__call_begin(gw_work_t *work)
+{
+    gw_comm_t *comm = work->comm;
+    const gw_call_t *call = &work->call;
+    const gw_coder_t *coder = work->decision.coder;
+    work->slot = -1;
+    work->status = GW_IN_PROGRESS;
+    if (comm->failed != GW_OK) {
+        work->status = turn_down(comm, call, comm->failed);
+        return;
+    }
+    work->runs = call->count > 0 && comm->size > 1;
+    if (!work->runs)
+        return;
+    gw__engine_call_t *job = &work->job;
+    *job = (gw__engine_call_t){.coder = coder,
+                               .send = call->send ? call->send : call->recv,
+                               .recv = call->recv,
+                               .dtype = call->dtype,
+                               .scale = call->op == GW_AVG ? 1.0f / (float)comm->size : 1.0f,
+                               .number = comm->calls++};
+    job->key =
+        gw__mix64(gw__mix64(comm->context->settings.seed ^ (uint64_t)comm->id << 40) ^ job->number);
+    gw__plan_init(&job->plan, work->decision.plan, comm->rank, comm->size, call->count,
+                  coder->family->grain(coder), chunk_of(work));
+    gw__residual_key_t key = residual_key(call, work->decision.plan, coder);
+    if (keeps_residual(coder))
+        job->residual = gw__residual_acquire(&comm->residuals, &key, job->send, &work->slot);
+    gw__engine_begin(&comm->engine, job);
+}
+
+/* An error of the engine is the communicator's: nothing can be sent on it any more. */
+static void fail(gw_comm_t *comm, const gw_work_t *work)
+{
+    gw__residual_reset(&comm->residuals, work->slot);
+    comm->failed = work->status;
+    comm->failed_rank = comm->engine.failed_rank;
+    snprintf(comm->error, sizeof comm->error, "%s", comm->engine.error);
+    gw_context_log(comm->context, GW_LOG_WARN, "all-reduce %llu of %zu elements failed: %s",
+                   (unsigned long long)work->job.number, work->call.count, comm->error);
+}
+
+gw_status_t gw__call_step(gw_work_t *work)
+{
+    gw_comm_t *comm = work->comm;
+    const gw_call_t *call = &work->call;
+    static const gw__engine_figures_t nothing;
+    if (work->status != GW_IN_PROGRESS)
+        return work->status;
+    if (work->runs) {
+        gw_status_t status = gw__engine_step(&comm->engine);
+        if (status == GW_IN_PROGRESS)
+            return status;
+        work->status = status;
+        if (status != GW_OK)
+            fail(comm, work);
+    } else {
+        if (call->send && call->send != call->recv && call->count > 0)
+            memcpy(call->recv, call->send, call->count * gw_dtype_size(call->dtype));
+        work->status = GW_OK;
+    }
+    count(comm, work, work->runs ? &comm->engine.figures : &nothing);
+    return work->status;
+}
+
+/* Checks a call and decides on it. With an error nothing is to be done any more. */
+static gw_status_t prepare(gw_work_t *work)
+{
+    gw_comm_t *comm = work->comm;
+    gw_status_t status = check(comm, &work->call);
+    if (status != GW_OK)
+        return turn_down(comm, &work->call, status);
+    if (work->decision.coder) { /* given by the caller */
+        work->decision.compress = work->call.count > 0 && comm->size > 1;
+        if (!work->decision.compress)
+            work->decision.reason =
+                work->call.count == 0 ? GW_REASON_ZERO_COUNT : GW_REASON_SINGLE_RANK;
+        return GW_OK;
+    }
+    gw_comm_facts_t facts = {.size = comm->size};
+    work->decision = gw_decide(comm->context, &work->call, &facts);
+    if (!work->decision.compress)
+        work->decision.coder = &comm->engine.raw;
+    return GW_OK;
+}
+
+static gw_status_t all_reduce(gw_work_t *work)
+{
+    gw_status_t status = prepare(work);
+    return status == GW_OK ? gw__work_run(work) : status;
+}
+
+gw_status_t gw_allreduce(gw_comm_t *comm, const void *send, void *recv, size_t count_,
+                         gw_dtype_t dtype, gw_op_t op)
+{
+    gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv}};
+    return all_reduce(&work);
+}
+
+gw_status_t gw_allreduce_with(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_kind_t plan,
+                              const void *send, void *recv, size_t count_, gw_dtype_t dtype,
+                              gw_op_t op)
+{
+    gw_work_t work = {.comm = comm,
+                      .call = {GW_ALLREDUCE, dtype, op, count_, send, recv},
+                      .decision = {.plan = plan, .coder = coder}};
+    return coder ? all_reduce(&work) : GW_ERR_INVALID;
+}
+
+gw_status_t gw_iallreduce(gw_comm_t *comm, const void *send, void *recv, size_t count_,
+                          gw_dtype_t dtype, gw_op_t op, gw_work_t **out)
+{
+    gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv}};
+    gw_status_t status = out ? prepare(&work) : GW_ERR_INVALID;
+    return status == GW_OK ? gw__work_post(&work, out) : status;
+}

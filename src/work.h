@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All-reduces that are under way or wait for their turn on a communicator. */
+#ifndef GW_WORK_H
+#define GW_WORK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <gradwire/comm.h>
+
+#include "engine.h"
+
+/* One all-reduce, from posting to end. */
+struct gw_work {
+    gw_comm_t *comm;
+    gw_call_t call;
+    gw_decision_t decision;
+    gw__engine_call_t job;
+    int slot;  /* of its residual, -1: none */
+    bool runs; /* the engine has it */
+    gw_status_t status;
+    atomic_bool over; /* status is final and the communicator does not touch this any more */
+    gw_work_t *next, *next_posted;
+};
+
+/*
+ * The posted work of a communicator; it runs one after another, in the order of posting, which is
+ * the same on all ranks. Who drives it: a borrowed worker, where there is one and the transport
+ * lets any thread use it; otherwise the calling thread, in test, wait and blocking calls.
+ */
+typedef struct gw__queue {
+    pthread_mutex_t lock; /* of first, last, driven and each work's being over */
+    pthread_cond_t moved;
+    gw_work_t *first, *last;
+    bool driven;          /* the worker is at it, and alone */
+    bool begun;           /* the first one; the driver's, or the calling thread's */
+    gw__worker_t *driver; /* the calling thread's, like what follows */
+    gw_work_t *posted;    /* all that the caller holds, over or not */
+    gw_work_t *spare;     /* to be used again */
+    atomic_bool abandoned;
+} gw__queue_t;
+
+void gw__queue_init(gw__queue_t *queue);
+
+/* Gives up what is not over; then no work of this communicator may be touched. */
+void gw__queue_free(gw__queue_t *queue, gw_comm_t *comm);
+
+/* Runs a work that lies on the caller's stack, after all that was posted; returns its status. */
+gw_status_t gw__work_run(gw_work_t *work);
+
+/* Posts a copy of `work`. GW_ERR_NO_MEMORY. */
+gw_status_t gw__work_post(const gw_work_t *work, gw_work_t **out);
+
+/* In allreduce.c: the first moves, and the next one, of a work whose turn it is. Returns
+ * GW_IN_PROGRESS or the final status. */
+void gw__call_begin(gw_work_t *work);
+gw_status_t gw__call_step(gw_work_t *work);
+
+#endif
