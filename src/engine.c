@@ -89,7 +89,10 @@ gw_status_t gw__engine_fail(gw__engine_t *engine, gw_status_t status, int peer, 
 
 static bool ready(const gw__round_t *round, const gw__task_t *task)
 {
-    for (int d = 0; d < 2; d++)
+    for (uint32_t i = task->dep[0]; task->span && i <= task->dep[1]; i++)
+        if (round->state[i] != GW__TASK_DONE)
+            return false;
+    for (int d = 0; d < 2 && !task->span; d++)
         if (task->dep[d] != GW__NO_TASK && round->state[task->dep[d]] != GW__TASK_DONE)
             return false;
     return true;
@@ -170,7 +173,8 @@ static bool is_message(const gw__task_t *task)
 
 static bool encodes(const gw__task_t *task)
 {
-    return task->kind == GW__TASK_ENCODE || task->kind == GW__TASK_SUM_ENCODE;
+    return task->kind == GW__TASK_ENCODE || task->kind == GW__TASK_SUM_ENCODE ||
+           task->kind == GW__TASK_REDUCE_ENCODE;
 }
 
 static void note(const gw__engine_t *engine, const gw__round_t *round, const gw__task_t *task,

@@ -49,7 +49,9 @@ typedef struct gw__round {
     int64_t *began_ns; /* of messages, when there is a timeline */
     uint8_t *frames;
     size_t *frame_length;
-    float *sum;
+    float *sum;              /* NULL: the plan adds without it */
+    const uint8_t **payload; /* of a reduction, likewise NULL without one */
+    size_t *payload_length;
 } gw__round_t;
 
 /* What a computing task came to. */

@@ -40,7 +40,11 @@ static size_t lay_out(gw__engine_t *engine, const gw__engine_call_t *call, uint3
         round->frame_length = take(base, &used, buffers * sizeof *round->frame_length);
         round->state = take(base, &used, tasks * sizeof *round->state);
         round->frames = take(base, &used, buffers * engine->frame_capacity);
-        round->sum = take(base, &used, call->plan.chunk * sizeof *round->sum);
+        bool reduces = call->plan.reduces;
+        size_t sum = reduces ? 0 : call->plan.chunk, peers = reduces ? (size_t)engine->size : 0;
+        round->sum = take(base, &used, sum * sizeof *round->sum);
+        round->payload = take(base, &used, peers * sizeof *round->payload);
+        round->payload_length = take(base, &used, peers * sizeof *round->payload_length);
     }
     return used;
 }
@@ -114,6 +118,38 @@ static gw_status_t decode(const gw__engine_t *engine, gw__round_t *round, const 
     return gw_frame_decode(engine->call->coder, &io);
 }
 
+/* Adds own elements and the frames of the tasks before this one, which lie in order of rank. */
+static gw_status_t reduce(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+                          const void *own, gw__result_t *out)
+{
+    const gw__engine_call_t *call = engine->call;
+    gw_reduce_t in = {
+        .own = own,
+        .own_dtype = call->dtype,
+        .payload = round->payload,
+        .length = round->payload_length,
+        .scale = call->scale,
+        .wire_dtype = call->dtype,
+        .residual = call->residual ? call->residual + task->first : NULL,
+        .count = task->count,
+        .first = task->first,
+        .key = key_of(engine, task),
+    };
+    for (uint32_t i = task->dep[0]; i <= task->dep[1]; i++) {
+        const gw__task_t *from = &round->task[i];
+        in.own_at += from->peer < engine->rank;
+        round->payload[in.payloads] = gw__engine_frame(engine, round, from);
+        round->payload_length[in.payloads++] = round->frame_length[from->buffer];
+    }
+    gw_status_t status =
+        gw__frame_reduce(call->coder, &in, engine->checksum, gw__engine_frame(engine, round, task),
+                         engine->frame_capacity, &round->frame_length[task->buffer]);
+    out->poisoned = in.poisoned;
+    if (status != GW_OK && in.refused < in.payloads)
+        out->peer = round->task[task->dep[0] + (uint32_t)in.refused].peer;
+    return status;
+}
+
 /* Own elements into the sum: what decoding an uncompressed payload does. */
 static gw_status_t copy(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
                         const uint8_t *own, size_t element)
@@ -169,6 +205,8 @@ static gw_status_t execute(const gw__engine_t *engine, gw__round_t *round, const
     case GW__TASK_SUM_ENCODE:
         scale_sum(engine, round, task);
         return encode(engine, round, task, round->sum, GW_F32, out);
+    case GW__TASK_REDUCE_ENCODE:
+        return reduce(engine, round, task, own, out);
     case GW__TASK_SUM_STORE:
         scale_sum(engine, round, task);
         return store_sum(engine, round, task, result, element);

@@ -85,7 +85,8 @@ const char *gw__plan_kind_name(gw_plan_kind_t kind)
 const char *gw__task_kind_name(gw__task_kind_t kind)
 {
     static const char *const names[GW__TASK_KINDS] = {
-        "ENCODE", "SEND", "RECV", "COPY", "DECODE_ADD", "SUM_ENCODE", "SUM_STORE", "DECODE_STORE"};
+        "ENCODE",     "SEND",          "RECV",      "COPY",        "DECODE_ADD",
+        "SUM_ENCODE", "REDUCE_ENCODE", "SUM_STORE", "DECODE_STORE"};
     return names[kind];
 }
 
@@ -95,7 +96,9 @@ static void print_task(const gw__task_t *t, uint32_t round, uint32_t id, FILE *o
             t->stage == GW__PUSH ? "push" : "pull", t->first, t->first + t->count, t->buffer);
     if (t->peer >= 0)
         fprintf(out, " peer %d", t->peer);
-    for (int d = 0; d < 2; d++)
+    if (t->span)
+        fprintf(out, " after %u.%u to %u.%u", round, t->dep[0], round, t->dep[1]);
+    for (int d = 0; d < 2 && !t->span; d++)
         if (t->dep[d] != GW__NO_TASK)
             fprintf(out, " after %u.%u", round, t->dep[d]);
     fputs(t->opens ? " opens\n" : "\n", out);

@@ -14,14 +14,16 @@
  * number, and with it the memory.
  */
 typedef enum gw__task_kind {
-    GW__TASK_ENCODE,       /* own elements [first, first + count) -> frame `buffer` */
-    GW__TASK_SEND,         /* frame `buffer` -> peer */
-    GW__TASK_RECV,         /* peer -> frame `buffer` */
-    GW__TASK_COPY,         /* own elements -> sum: stored when `opens`, else added */
-    GW__TASK_DECODE_ADD,   /* frame `buffer` -> sum: stored when `opens`, else added */
-    GW__TASK_SUM_ENCODE,   /* sum -> frame `buffer` */
-    GW__TASK_SUM_STORE,    /* sum -> output */
-    GW__TASK_DECODE_STORE, /* frame `buffer` -> output */
+    GW__TASK_ENCODE,        /* own elements [first, first + count) -> frame `buffer` */
+    GW__TASK_SEND,          /* frame `buffer` -> peer */
+    GW__TASK_RECV,          /* peer -> frame `buffer` */
+    GW__TASK_COPY,          /* own elements -> sum: stored when `opens`, else added */
+    GW__TASK_DECODE_ADD,    /* frame `buffer` -> sum: stored when `opens`, else added */
+    GW__TASK_SUM_ENCODE,    /* sum -> frame `buffer` */
+    GW__TASK_REDUCE_ENCODE, /* own elements and the frames of the tasks in `dep`, added in order of
+                               rank -> frame `buffer` */
+    GW__TASK_SUM_STORE,     /* sum -> output */
+    GW__TASK_DECODE_STORE,  /* frame `buffer` -> output */
     GW__TASK_KINDS
 } gw__task_kind_t;
 
@@ -37,6 +39,7 @@ typedef struct gw__task {
     uint32_t buffer; /* frame buffer of the round */
     size_t first, count; /* elements of the call */
     uint32_t dep[2];     /* tasks of the round that come before, or GW__NO_TASK */
+    bool span;           /* dep are the first and the last of a row of such tasks */
 } gw__task_t;
 
 typedef struct gw__plan {
@@ -47,6 +50,8 @@ typedef struct gw__plan {
     size_t per_shard; /* grains of a shard; the first `extra` shards have one more */
     size_t extra;
     uint32_t rounds;
+    bool reduces; /* direct: a shard is added and encoded by one task. Set after gw__plan_init when
+                     the codec can do so. Changes no message and no byte. */
 } gw__plan_t;
 
 /*

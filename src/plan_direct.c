@@ -70,10 +70,31 @@ static uint32_t sum_own(const gw__plan_t *plan, size_t first, size_t count, gw__
     return last;
 }
 
-static void pull_own(const gw__plan_t *plan, uint32_t sum, size_t first, size_t count,
-                     gw__task_list_t *list)
+/* Receives the contributions to the own chunk; the task that adds and encodes them comes after. */
+static gw__task_t reduce_own(const gw__plan_t *plan, size_t first, size_t count,
+                             gw__task_list_t *list)
 {
-    gw__task_t encode = task(GW__TASK_SUM_ENCODE, GW__PULL, -1, pull(plan, plan->rank), sum);
+    gw__task_t reduce =
+        task(GW__TASK_REDUCE_ENCODE, GW__PULL, -1, pull(plan, plan->rank), list->count);
+    for (int r = 0; r < plan->size; r++) {
+        if (r == plan->rank)
+            continue;
+        gw__task_t in = task(GW__TASK_RECV, GW__PUSH, r, push_in(plan, r), GW__NO_TASK);
+        in.first = first;
+        in.count = count;
+        reduce.dep[1] = gw__task_append(list, in);
+    }
+    reduce.span = true;
+    return reduce;
+}
+
+/* Adds up the own chunk, encodes the sum, sends it to all, and stores what they will. */
+static void pull_own(const gw__plan_t *plan, size_t first, size_t count, gw__task_list_t *list)
+{
+    gw__task_t encode = plan->reduces
+                            ? reduce_own(plan, first, count, list)
+                            : task(GW__TASK_SUM_ENCODE, GW__PULL, -1, pull(plan, plan->rank),
+                                   sum_own(plan, first, count, list));
     encode.first = first;
     encode.count = count;
     uint32_t encoded = gw__task_append(list, encode);
@@ -118,7 +139,7 @@ uint32_t gw__plan_direct_round(const gw__plan_t *plan, uint32_t k, gw__task_t *o
     size_t first, count;
     push_others(plan, k, &list);
     if (gw__plan_chunk(plan, plan->rank, k, &first, &count))
-        pull_own(plan, sum_own(plan, first, count, &list), first, count, &list);
+        pull_own(plan, first, count, &list);
     pull_others(plan, k, &list);
     return list.count;
 }

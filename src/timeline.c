@@ -39,7 +39,8 @@ static bool is_message(const gw__event_t *e)
 
 static bool is_encode(const gw__event_t *e)
 {
-    return e->kind == GW__TASK_ENCODE || e->kind == GW__TASK_SUM_ENCODE;
+    return e->kind == GW__TASK_ENCODE || e->kind == GW__TASK_SUM_ENCODE ||
+           e->kind == GW__TASK_REDUCE_ENCODE;
 }
 
 /* The rows of the drawing: computing by lane and direction, messages by peer and direction. */

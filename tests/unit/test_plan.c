@@ -19,14 +19,23 @@ typedef struct shape {
     gw_plan_kind_t kind;
     int size;
     size_t count, grain, chunk;
+    bool reduces;
 } shape_t;
+
+/* The plan kinds, and whether a shard is added and encoded by one task. */
+static const struct variant {
+    gw_plan_kind_t kind;
+    bool reduces;
+} variants[] = {{GW_PLAN_DIRECT, false}, {GW_PLAN_DIRECT, true}, {GW_PLAN_GATHER, false}};
+enum { VARIANTS = 3 };
 
 static char message[512];
 #define WRONG(...) (snprintf(message, sizeof message, __VA_ARGS__), message)
 
 static bool produces(const gw__task_t *t)
 {
-    return t->kind == GW__TASK_ENCODE || t->kind == GW__TASK_SUM_ENCODE || t->kind == GW__TASK_RECV;
+    return t->kind == GW__TASK_ENCODE || t->kind == GW__TASK_SUM_ENCODE ||
+           t->kind == GW__TASK_REDUCE_ENCODE || t->kind == GW__TASK_RECV;
 }
 
 static bool adds(const gw__task_t *t)
@@ -41,7 +50,19 @@ static bool stores(const gw__task_t *t)
 
 static bool reads_own(const gw__task_t *t)
 {
-    return t->kind == GW__TASK_ENCODE || t->kind == GW__TASK_COPY;
+    return t->kind == GW__TASK_ENCODE || t->kind == GW__TASK_COPY ||
+           t->kind == GW__TASK_REDUCE_ENCODE;
+}
+
+/* The tasks that come before, however they are written down. */
+static uint32_t deps(const gw__task_t *t)
+{
+    return t->span ? t->dep[1] - t->dep[0] + 1 : 2;
+}
+
+static uint32_t dep(const gw__task_t *t, uint32_t d)
+{
+    return t->span ? t->dep[0] + d : t->dep[d];
 }
 
 static bool overlap(const gw__task_t *a, const gw__task_t *b)
@@ -67,14 +88,15 @@ static const char *check_order(const gw__plan_t *plan, round_tasks_t *r, int ran
         bool message_task = t->kind == GW__TASK_SEND || t->kind == GW__TASK_RECV;
         if (message_task && (t->peer < 0 || t->peer >= plan->size || t->peer == rank))
             return WRONG("task %u: peer %d", i, t->peer);
-        for (int d = 0; d < 2; d++) {
-            if (t->dep[d] == GW__NO_TASK)
+        for (uint32_t d = 0; d < deps(t); d++) {
+            uint32_t before = dep(t, d);
+            if (before == GW__NO_TASK)
                 continue;
-            if (t->dep[d] >= i)
-                return WRONG("task %u comes after %u", i, t->dep[d]);
-            r->before[i][t->dep[d]] = true;
-            for (uint32_t j = 0; j < t->dep[d]; j++)
-                r->before[i][j] |= r->before[t->dep[d]][j];
+            if (before >= i)
+                return WRONG("task %u comes after %u", i, before);
+            r->before[i][before] = true;
+            for (uint32_t j = 0; j < before; j++)
+                r->before[i][j] |= r->before[before][j];
         }
     }
     return NULL;
@@ -129,6 +151,28 @@ static const char *check_sum(const gw__plan_t *plan, const round_tasks_t *r, int
     return next == 0 || next == plan->size ? NULL : WRONG("a sum of %d ranks", next);
 }
 
+/* One that adds and encodes: what it comes after are the contributions of all others, in order. */
+static const char *check_reductions(const gw__plan_t *plan, const round_tasks_t *r, int rank)
+{
+    const gw__task_t *task = r->task[rank];
+    for (uint32_t i = 0; i < r->count[rank]; i++) {
+        if (task[i].kind == GW__TASK_COPY && plan->reduces)
+            return WRONG("task %u adds beside a reduction", i);
+        if (task[i].kind != GW__TASK_REDUCE_ENCODE)
+            continue;
+        if (!task[i].span || deps(&task[i]) != (uint32_t)plan->size - 1)
+            return WRONG("task %u adds %u frames", i, deps(&task[i]));
+        for (uint32_t d = 0; d < deps(&task[i]); d++) {
+            const gw__task_t *from = &task[dep(&task[i], d)];
+            if (from->kind != GW__TASK_RECV || from->stage != GW__PUSH ||
+                from->peer != (int)d + ((int)d >= rank) || from->first != task[i].first ||
+                from->count != task[i].count)
+                return WRONG("task %u adds frame %u wrongly", i, d);
+        }
+    }
+    return NULL;
+}
+
 /* In place, the output lies where the own elements lie: they are read before. */
 static const char *check_in_place(const round_tasks_t *r, int rank)
 {
@@ -180,6 +224,7 @@ static const char *check_round(const gw__plan_t *plan, round_tasks_t *r)
         wrong = check_order(plan, r, rank);
         wrong = wrong ? wrong : check_frames(r, rank);
         wrong = wrong ? wrong : check_sum(plan, r, rank);
+        wrong = wrong ? wrong : check_reductions(plan, r, rank);
         wrong = wrong ? wrong : check_in_place(r, rank);
     }
     return wrong;
@@ -189,6 +234,7 @@ static void generate(const shape_t *s, uint32_t k, gw__plan_t *plan, round_tasks
 {
     for (int rank = 0; rank < s->size; rank++) {
         gw__plan_init(plan, s->kind, rank, s->size, s->count, s->grain, s->chunk);
+        plan->reduces = s->reduces;
         gw_check(plan->rounds > 0 && plan->rounds < GW__PLAN_MAX_ROUNDS, "%u rounds", plan->rounds);
         gw_check(plan->chunk > 0 && plan->chunk % s->grain == 0, "chunk %zu", plan->chunk);
         /* Longer than the limits would overwrite what stands behind. */
@@ -201,8 +247,8 @@ static void generate(const shape_t *s, uint32_t k, gw__plan_t *plan, round_tasks
 
 static void describe(const shape_t *s, char *out, size_t size)
 {
-    snprintf(out, size, "%s of %d, count %zu, grain %zu, chunk %zu", gw__plan_kind_name(s->kind),
-             s->size, s->count, s->grain, s->chunk);
+    snprintf(out, size, "%s%s of %d, count %zu, grain %zu, chunk %zu", gw__plan_kind_name(s->kind),
+             s->reduces ? ", reducing," : "", s->size, s->count, s->grain, s->chunk);
 }
 
 /* Marks an element range in a map of rounds; every element may be marked once. */
@@ -247,7 +293,7 @@ static void check_all(const shape_t *s)
     free(maps);
 }
 
-static void for_each_shape(int size, gw_plan_kind_t kind, void (*visit)(const shape_t *))
+static void for_each_shape(int size, struct variant v, void (*visit)(const shape_t *))
 {
     static const size_t grains[] = {1, 8, 512};
     for (size_t g = 0; g < 3; g++) {
@@ -269,7 +315,7 @@ static void for_each_shape(int size, gw_plan_kind_t kind, void (*visit)(const sh
                 /* Many rounds of one element say the same as a few. */
                 bool too_many = counts[c] / grain > 100 && chunks[h] < 8 * grain && size > 3;
                 if (counts[c] > 0 && !too_many)
-                    visit(&(shape_t){kind, size, counts[c], grain, chunks[h]});
+                    visit(&(shape_t){v.kind, size, counts[c], grain, chunks[h], v.reduces});
             }
     }
 }
@@ -277,27 +323,29 @@ static void for_each_shape(int size, gw_plan_kind_t kind, void (*visit)(const sh
 START_TEST(plans_of_all_ranks_fit_together)
 {
     for (int size = 2; size <= 9; size++)
-        for (gw_plan_kind_t kind = GW_PLAN_DIRECT; kind <= GW_PLAN_GATHER; kind++)
-            for_each_shape(size, kind, check_all);
+        for (int v = 0; v < VARIANTS; v++)
+            for_each_shape(size, variants[v], check_all);
 }
 END_TEST
 
 START_TEST(plans_of_many_ranks_fit_together)
 {
-    for (gw_plan_kind_t kind = GW_PLAN_DIRECT; kind <= GW_PLAN_GATHER; kind++) {
-        check_all(&(shape_t){kind, 64, 1, 512, 4096});
-        check_all(&(shape_t){kind, 64, 63 * 8 + 1, 8, 8});
-        check_all(&(shape_t){kind, 64, 65 * 8 + 5, 8, 8});
+    for (int v = 0; v < VARIANTS; v++) {
+        gw_plan_kind_t kind = variants[v].kind;
+        check_all(&(shape_t){kind, 64, 1, 512, 4096, variants[v].reduces});
+        check_all(&(shape_t){kind, 64, 63 * 8 + 1, 8, 8, variants[v].reduces});
+        check_all(&(shape_t){kind, 64, 65 * 8 + 5, 8, 8, variants[v].reduces});
     }
 }
 END_TEST
 
 /* No rounds are run here: the first, some in the middle and the last say whether anything
  * overflows. */
-static void check_huge(gw_plan_kind_t kind, int size, size_t count, size_t grain, size_t chunk)
+static void check_huge(struct variant v, int size, size_t count, size_t grain, size_t chunk)
 {
     static round_tasks_t r;
-    shape_t s = {kind, size, count, grain, chunk};
+    gw_plan_kind_t kind = v.kind;
+    shape_t s = {kind, size, count, grain, chunk, v.reduces};
     gw__plan_t plan;
     generate(&s, 0, &plan, &r);
     uint32_t n = plan.rounds, rounds[] = {0, 1, n / 3, n / 2, n - 2, n - 1, n, n + 1, UINT32_MAX};
@@ -327,10 +375,10 @@ START_TEST(huge_counts_do_not_overflow)
                                     SIZE_MAX >> 4};
     for (size_t c = 0; c < 4; c++)
         for (int size = 2; size <= 5; size += 3)
-            for (gw_plan_kind_t kind = GW_PLAN_DIRECT; kind <= GW_PLAN_GATHER; kind++) {
-                check_huge(kind, size, counts[c], 512, 256 * 1024);
-                check_huge(kind, size, counts[c], 1, 1);
-                check_huge(kind, size, counts[c], 384, 1000);
+            for (int v = 0; v < VARIANTS; v++) {
+                check_huge(variants[v], size, counts[c], 512, 256 * 1024);
+                check_huge(variants[v], size, counts[c], 1, 1);
+                check_huge(variants[v], size, counts[c], 384, 1000);
             }
 }
 END_TEST
@@ -417,6 +465,19 @@ static const char *add_to_sum(sim_round_t *round, const gw__task_t *t, int from)
     return NULL;
 }
 
+/* Own elements and the frames of all others, in order. */
+static const char *reduce(const sim_rank_t *rank, int r, sim_round_t *round, const gw__task_t *t)
+{
+    for (uint32_t d = 0; d < deps(t); d++) {
+        const frame_t *f = &round->frame[round->task[dep(t, d)].buffer];
+        int origin = (int)d + ((int)d >= r);
+        if (!f->full || f->origin != origin || f->first != t->first || f->count != t->count)
+            return "a frame is added that is not there";
+    }
+    round->frame[t->buffer] = (frame_t){true, -1, t->first, t->count};
+    return intact(rank, t) ? NULL : "own elements were overwritten";
+}
+
 /* Computes one task on symbols; an error says what would have become of real numbers. */
 static const char *execute(sim_t *s, int r, sim_round_t *round, uint32_t k, const gw__task_t *t)
 {
@@ -436,6 +497,8 @@ static const char *execute(sim_t *s, int r, sim_round_t *round, uint32_t k, cons
     case GW__TASK_SUM_ENCODE:
         *frame = (frame_t){true, -1, t->first, t->count};
         return round->summed == s->size ? NULL : "an incomplete sum is encoded";
+    case GW__TASK_REDUCE_ENCODE:
+        return reduce(rank, r, round, t);
     case GW__TASK_SUM_STORE:
         return round->summed == s->size ? put(rank, t) : "an incomplete sum is stored";
     case GW__TASK_DECODE_STORE:
@@ -459,8 +522,8 @@ static bool may_run(sim_t *s, int r, const sim_round_t *round, uint32_t k, uint3
     const gw__task_t *t = &round->task[i];
     if (round->done[i])
         return false;
-    for (int d = 0; d < 2; d++)
-        if (t->dep[d] != GW__NO_TASK && !round->done[t->dep[d]])
+    for (uint32_t d = 0; d < deps(t); d++)
+        if (dep(t, d) != GW__NO_TASK && !round->done[dep(t, d)])
             return false;
     return t->kind != GW__TASK_RECV || on_wire(s, t->peer, r, k, t->stage)->full;
 }
@@ -509,6 +572,7 @@ static void simulate(const shape_t *shape, uint32_t window, uint64_t seed)
     for (int r = 0; r < s.size; r++) {
         gw__plan_init(&s.rank[r].plan, shape->kind, r, s.size, shape->count, shape->grain,
                       shape->chunk);
+        s.rank[r].plan.reduces = shape->reduces;
         s.rank[r].written = calloc(shape->count, 1);
     }
     s.rounds = s.rank[0].plan.rounds;
@@ -544,8 +608,8 @@ static void simulate_all(const shape_t *shape)
 START_TEST(any_order_of_execution_ends_with_the_sum)
 {
     for (int size = 2; size <= 9; size++)
-        for (gw_plan_kind_t kind = GW_PLAN_DIRECT; kind <= GW_PLAN_GATHER; kind++)
-            for_each_shape(size, kind, simulate_all);
+        for (int v = 0; v < VARIANTS; v++)
+            for_each_shape(size, variants[v], simulate_all);
 }
 END_TEST
 
@@ -564,9 +628,10 @@ static gw__task_t *first_of(round_tasks_t *r, int rank, gw__task_kind_t kind)
 START_TEST(wrong_plans_are_noticed)
 {
     static round_tasks_t r;
-    shape_t s = {GW_PLAN_DIRECT, 3, 600, 8, 64};
+    shape_t s = {GW_PLAN_DIRECT, 3, 600, 8, 64, false};
     gw__plan_t plan;
-    for (int fault = 0; fault < 9; fault++) {
+    for (int fault = 0; fault < 13; fault++) {
+        s.reduces = fault >= 9;
         generate(&s, 1, &plan, &r);
         ck_assert_ptr_null(check_round(&plan, &r));
         gw__task_t *store = &r.task[0][r.count[0] - 1];
@@ -595,8 +660,21 @@ START_TEST(wrong_plans_are_noticed)
         case 7:
             first_of(&r, 0, GW__TASK_RECV)->buffer = first_of(&r, 0, GW__TASK_ENCODE)->buffer;
             break;
-        default:
+        case 8:
             first_of(&r, 0, GW__TASK_ENCODE)->count -= 1;
+            break;
+        case 9: /* before the last contribution */
+            first_of(&r, 0, GW__TASK_REDUCE_ENCODE)->dep[1]--;
+            break;
+        case 10: /* other tasks than the receives */
+            first_of(&r, 1, GW__TASK_REDUCE_ENCODE)->dep[0]--;
+            first_of(&r, 1, GW__TASK_REDUCE_ENCODE)->dep[1]--;
+            break;
+        case 11:
+            first_of(&r, 2, GW__TASK_REDUCE_ENCODE)->span = false;
+            break;
+        default: /* of other elements */
+            first_of(&r, 2, GW__TASK_REDUCE_ENCODE)->first += 8;
         }
         ck_assert_msg(check_round(&plan, &r) != NULL, "fault %d was not noticed", fault);
     }
