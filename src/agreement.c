@@ -14,13 +14,17 @@ static const char *byte_order(void)
 gw_status_t gw_context_agreement(const gw_context_t *context, char *out, size_t size)
 {
     const gw__settings_t *s = &context->settings;
+    char rules[48] = "none";
+    if (context->rules.count > 0)
+        snprintf(rules, sizeof rules, "%d rules %016llx", context->rules.count,
+                 (unsigned long long)context->rules.digest);
     int used = snprintf(
         out, size,
         "version=%s;wire=%d;byte_order=%s;codec=%s;min_bytes=%zu;gate=%s;plan=%s;seed=%llu;"
-        "transport=%s;disable=%d",
+        "transport=%s;disable=%d;GRADWIRE_CONFIG=%s",
         GW_VERSION, GW_WIRE_REVISION, byte_order(), s->coder.spec, s->min_bytes,
         s->text[GW__SETTING_GATE], s->text[GW__SETTING_PLAN], (unsigned long long)s->seed,
-        s->text[GW__SETTING_TRANSPORT], s->disabled);
+        s->text[GW__SETTING_TRANSPORT], s->disabled, rules);
     return used < 0 || (size_t)used >= size ? GW_ERR_NO_SPACE : GW_OK;
 }
 
@@ -55,6 +59,46 @@ static bool find_field(const char *text, const field_t *key, field_t *out)
     return false;
 }
 
+/* Bytes of "0.1" in "0.1.7"; all of what is no version. */
+static size_t minor_length(const field_t *version)
+{
+    size_t dots = 0;
+    for (size_t i = 0; i < version->value_length; i++) {
+        dots += version->value[i] == '.';
+        if (dots == 2)
+            return i;
+    }
+    return version->value_length;
+}
+
+/* Whether two values of one key go together: equal ones, and versions that differ behind the second
+ * number. */
+static bool goes_with(const field_t *a, const field_t *b)
+{
+    size_t length_a = a->value_length, length_b = b->value_length;
+    if (a->key_length == 7 && memcmp(a->key, "version", 7) == 0) {
+        length_a = minor_length(a);
+        length_b = minor_length(b);
+    }
+    return length_a == length_b && memcmp(a->value, b->value, length_a) == 0;
+}
+
+/* Whether all fields of both texts go together, in one order. */
+static bool alike(const char *x, const char *y)
+{
+    field_t a, b;
+    if (strcmp(x, y) == 0)
+        return true;
+    for (;;) {
+        bool more_x = next_field(&x, &a), more_y = next_field(&y, &b);
+        if (!more_x || !more_y)
+            return more_x == more_y;
+        if (a.key_length != b.key_length || memcmp(a.key, b.key, a.key_length) != 0 ||
+            !goes_with(&a, &b))
+            return false;
+    }
+}
+
 static void append(char *out, size_t size, const char *format, ...) GW_PRINTF(3, 4);
 static void append(char *out, size_t size, const char *format, ...)
 {
@@ -73,8 +117,7 @@ static void explain(const char *mine, const char *common, int rank, int other, c
     field_t a, b;
     for (const char *cursor = mine; next_field(&cursor, &a);) {
         bool there = find_field(common, &a, &b);
-        if (there && a.value_length == b.value_length &&
-            memcmp(a.value, b.value, a.value_length) == 0)
+        if (there && goes_with(&a, &b))
             continue;
         append(why, size, "; rank %d has %.*s=%.*s", rank, (int)a.key_length, a.key,
                (int)a.value_length, a.value);
@@ -97,7 +140,7 @@ static int majority(const char *const *texts, int size)
         if (texts[i][0] == '\0')
             continue;
         for (int j = 0; j < size; j++)
-            votes += strcmp(texts[i], texts[j]) == 0;
+            votes += texts[j][0] && alike(texts[i], texts[j]);
         if (votes > best_votes) {
             best_votes = votes;
             best = i;
@@ -120,7 +163,7 @@ gw_status_t gw_agreement_compare(const char *const *texts, int size, char *why, 
     const char *common = texts[model];
     int differ = 0, without = 0;
     for (int i = 0; i < size; i++) {
-        if (strcmp(texts[i], common) == 0 && common[0])
+        if (common[0] && texts[i][0] && alike(texts[i], common))
             continue;
         /* A list of all ranks would be of no use to anybody: name the first few. */
         bool absent = texts[i][0] == '\0';

@@ -80,6 +80,8 @@ static gw_status_t open_link(gw_comm_t *comm, const gw_comm_params_t *params,
     char device[64] = "";
     gw_link_params_t link = {.rank = comm->rank,
                              .size = comm->size,
+                             .port_min = comm->context->settings.port_min,
+                             .port_max = comm->context->settings.port_max,
                              .timeout = comm->context->settings.timeout,
                              .arg = params->transport_arg,
                              .log = take_log,

@@ -16,6 +16,32 @@ static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static gw_context_t *all;
 static pid_t all_pid;
 
+/* The rules of GRADWIRE_CONFIG. A long path is cut in front, so that there is room for the reason.
+ */
+static gw_status_t read_rules(gw_context_t *context, char *why, size_t why_size)
+{
+    const char *path = context->settings.text[GW__SETTING_CONFIG];
+    char reason[384] = "";
+    if (!path[0])
+        return GW_OK;
+    gw_status_t status = gw__rules_read(path, &context->rules, reason, sizeof reason);
+    size_t length = strlen(path), shown = length > 100 ? 97 : length;
+    if (status != GW_OK)
+        snprintf(why, why_size, "GRADWIRE_CONFIG=%s%s: %s", shown < length ? "..." : "",
+                 path + length - shown, reason[0] ? reason : gw_status_text(status));
+    return status;
+}
+
+static gw_status_t select_kernels(gw_context_t *context, char *why, size_t why_size)
+{
+    const char *tier = context->settings.text[GW__SETTING_KERNELS];
+    char reason[256] = "";
+    if (gw__kernels_select(tier, reason, sizeof reason) == GW_OK)
+        return GW_OK;
+    snprintf(why, why_size, "GRADWIRE_KERNELS=%s: %s", tier, reason);
+    return GW_ERR_BAD_SETTING;
+}
+
 gw_status_t gw_context_create(const gw_setting_t *overrides, size_t count, gw_context_t **out,
                               char *why, size_t why_size)
 {
@@ -31,7 +57,9 @@ gw_status_t gw_context_create(const gw_setting_t *overrides, size_t count, gw_co
         return GW_ERR_NO_MEMORY;
     gw_status_t status = gw__settings_read(&context->settings, overrides, count, why, why_size);
     if (status == GW_OK)
-        status = gw__kernels_select(context->settings.text[GW__SETTING_KERNELS], why, why_size);
+        status = read_rules(context, why, why_size);
+    if (status == GW_OK)
+        status = select_kernels(context, why, why_size);
     if (status != GW_OK)
         goto undo_context;
     const char *file = context->settings.text[GW__SETTING_LOG_FILE];
@@ -54,6 +82,7 @@ gw_status_t gw_context_create(const gw_setting_t *overrides, size_t count, gw_co
     return GW_OK;
 
 undo_context:
+    gw__rules_free(&context->rules);
     free(context);
     return status;
 }
@@ -72,6 +101,7 @@ void gw_context_free(gw_context_t *context)
     gw_context_write_stats(context);
     gw__stats_book_clear(&context->stats);
     gw__pool_free(context->pool);
+    gw__rules_free(&context->rules);
     free(context->facts);
     pthread_mutex_destroy(&context->lock);
     gw__log_close(&context->log);
@@ -119,6 +149,20 @@ gw_status_t gw_setting_at(const gw_context_t *context, size_t i, gw_setting_info
         out->origin = origins[context->settings.origin[i]];
     }
     return GW_OK;
+}
+
+gw_status_t gw_rule_at(const gw_context_t *context, size_t i, int *line, char *out, size_t size)
+{
+    if (!context || i >= (size_t)context->rules.count)
+        return GW_ERR_NOT_FOUND;
+    *line = context->rules.rule[i].line;
+    gw__rule_print(&context->rules.rule[i], out, size);
+    return GW_OK;
+}
+
+unsigned gw_rule_facts(const gw_context_t *context)
+{
+    return gw__rules_facts(&context->rules);
 }
 
 const char *gw_kernel_tier(void)

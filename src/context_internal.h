@@ -11,6 +11,7 @@
 #include "log.h"
 #include "pace.h"
 #include "pool.h"
+#include "rules.h"
 #include "settings.h"
 #include "stats.h"
 
@@ -18,6 +19,7 @@ enum { GW__TOLD = 32 };
 
 struct gw_context {
     gw__settings_t settings;
+    gw__rules_t rules; /* of GRADWIRE_CONFIG */
     gw__log_t log;
     pthread_mutex_t lock;   /* of everything below */
     gw__stats_book_t stats; /* counters of the process and of its communicators */

@@ -47,19 +47,32 @@ static gw_reason_t check(const gw__settings_t *settings, const gw_call_t *call,
         return GW_REASON_TOO_SMALL;
     if (facts->mismatch)
         return GW_REASON_MISMATCH;
-    if (settings->coder.family->id == 0)
-        return GW_REASON_EXCLUDED;
     return GW_REASON_NONE;
+}
+
+/* The rule that decides on an eligible call, or NULL: GRADWIRE_CODEC does. */
+static const gw__rule_t *rule_of(const gw_context_t *context, const gw_call_t *call,
+                                 const gw_comm_facts_t *facts)
+{
+    return gw__rules_match(&context->rules, call, facts);
 }
 
 gw_decision_t gw_decide(const gw_context_t *context, const gw_call_t *call,
                         const gw_comm_facts_t *facts)
 {
     const gw__settings_t *settings = &context->settings;
+    const gw_coder_t *coder = &settings->coder;
     gw_decision_t decision = {.reason = check(settings, call, facts)};
+    if (decision.reason == GW_REASON_NONE) {
+        const gw__rule_t *rule = rule_of(context, call, facts);
+        if (rule)
+            coder = &rule->coder;
+        if ((rule && rule->exclude) || coder->family->id == 0)
+            decision.reason = GW_REASON_EXCLUDED;
+    }
     decision.compress = decision.reason == GW_REASON_NONE;
-    decision.coder = decision.compress ? &settings->coder : NULL;
-    size_t bytes = decision.compress ? gw_frame_bound(&settings->coder, call->dtype, call->count)
+    decision.coder = decision.compress ? coder : NULL;
+    size_t bytes = decision.compress ? gw_frame_bound(coder, call->dtype, call->count)
                                      : call->count * gw_dtype_size(call->dtype);
     decision.plan = gw__policy_plan(settings, facts->size, bytes);
     return decision;
@@ -77,9 +90,16 @@ void gw_decision_print(const gw_context_t *context, const gw_call_t *call,
                         op, call->count, facts->size);
     if (used < 0 || (size_t)used >= size)
         return;
+    char rule[48] = "";
+    if (decision->compress || decision->reason == GW_REASON_EXCLUDED) {
+        const gw__rule_t *found = rule_of(context, call, facts);
+        if (found)
+            snprintf(rule, sizeof rule, " (line %d of GRADWIRE_CONFIG)", found->line);
+    }
     if (decision->compress)
-        snprintf(out + used, size - (size_t)used, "%s %s", decision->coder->spec,
-                 gw__plan_kind_name(decision->plan));
+        snprintf(out + used, size - (size_t)used, "%s %s%s", decision->coder->spec,
+                 gw__plan_kind_name(decision->plan), rule);
     else
-        snprintf(out + used, size - (size_t)used, "passed (%s)", gw_reason_name(decision->reason));
+        snprintf(out + used, size - (size_t)used, "passed (%s)%s", gw_reason_name(decision->reason),
+                 rule);
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "topology/topology_int.h"
+
 extern char **environ;
 
 static const struct {
@@ -181,6 +183,23 @@ gw_status_t gw__parse_bytes(const char *text, size_t *out)
     return GW_OK;
 }
 
+/* "5000-5100", or one port. */
+static bool parse_ports(const char *text, int *min, int *max)
+{
+    const char *end;
+    uint64_t from, to;
+    if (!parse_digits(text, &from, &end))
+        return false;
+    to = from;
+    if (*end == '-' && !parse_digits(end + 1, &to, &end))
+        return false;
+    if (*end != '\0' || from < 1 || to > 65535 || from > to)
+        return false;
+    *min = (int)from;
+    *max = (int)to;
+    return true;
+}
+
 /* The position of `text` in a list "a|b|c", or -1. */
 static int choice(const char *text, const char *list)
 {
@@ -248,6 +267,9 @@ static gw_status_t parse_numbers(gw__settings_t *s, char *why, size_t size)
     s->threads = automatic ? -1 : (int)threads;
     if (!parse_digits(s->text[GW__SETTING_SEED], &s->seed, &end) || *end != '\0')
         return bad(s, GW__SETTING_SEED, "must be a number of 0 to 2^64-1", why, size);
+    if (s->text[GW__SETTING_PORTS][0] != '\0' &&
+        !parse_ports(s->text[GW__SETTING_PORTS], &s->port_min, &s->port_max))
+        return bad(s, GW__SETTING_PORTS, "must be a range of ports, like 5000-5100", why, size);
     if (!parse_seconds(s->text[GW__SETTING_TIMEOUT], &s->timeout) || s->timeout < 0.1 ||
         s->timeout > 1e6)
         return bad(s, GW__SETTING_TIMEOUT, "must be seconds, 0.1 to 1000000", why, size);
@@ -267,6 +289,10 @@ gw_status_t gw__settings_read(gw__settings_t *out, const gw_setting_t *overrides
         status = parse_choices(out, why, why_size);
     if (status == GW_OK)
         status = parse_numbers(out, why, why_size);
+    if (status != GW_OK)
+        return status;
+    gw__ifilter_t filter;
+    status = gw__ifilter_parse(out->text[GW__SETTING_INTERFACES], &filter, why, why_size);
     if (status != GW_OK)
         return status;
     char reason[192];

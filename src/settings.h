@@ -23,6 +23,8 @@ typedef enum gw__plan_setting {
 #define GW__SETTINGS_TABLE(X)                                                                      \
     X(CODEC, "GRADWIRE_CODEC", "q4", "codec spec", "codec of eligible calls")                      \
     X(MIN_BYTES, "GRADWIRE_MIN_BYTES", "65536", "bytes", "smaller calls pass through")             \
+    X(CONFIG, "GRADWIRE_CONFIG", "", "file",                                                       \
+      "rules: which calls get another codec or are left alone")                                    \
     X(GATE, "GRADWIRE_GATE", "always", "always", "always: every eligible call is compressed")      \
     X(PLAN, "GRADWIRE_PLAN", "auto", "auto|direct|gather",                                         \
       "how a call is split: direct (owner sums a shard), gather (everybody sums all), auto")       \
@@ -39,6 +41,7 @@ typedef enum gw__plan_setting {
     X(TRANSPORT, "GRADWIRE_TRANSPORT", "auto", "auto|ucx", "what carries compressed buffers")      \
     X(INTERFACES, "GRADWIRE_INTERFACES", "", "list",                                               \
       "network interfaces or CIDR ranges to use, comma separated; after ^ to avoid")               \
+    X(PORTS, "GRADWIRE_PORTS", "", "MIN-MAX", "TCP ports to listen on; empty: any")                \
     X(TIMEOUT, "GRADWIRE_TIMEOUT", "60", "seconds",                                                \
       "silence of a peer that has entered a call, connect, close")                                 \
     X(RESIDUAL_BYTES, "GRADWIRE_RESIDUAL_BYTES", "", "bytes",                                      \
@@ -66,7 +69,8 @@ typedef struct gw__settings {
     double timeout;
     bool disabled;
     bool checksum;
-    int threads;       /* -1: auto */
+    int threads;            /* -1: auto */
+    int port_min, port_max; /* 0, 0: any */
     char unknown[256]; /* GRADWIRE_* names of the environment that no setting has, with suggestions
                         */
 } gw__settings_t;

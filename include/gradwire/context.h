@@ -52,6 +52,22 @@ typedef struct gw_setting_info {
 GW_API gw_status_t gw_setting_at(const gw_context_t *context, size_t i, gw_setting_info_t *out);
 
 /*
+ * The i-th rule of GRADWIRE_CONFIG, in the order in which they are tried: its line in the file, and
+ * its canonical text ("bytes=1M.. -> q8"), of at most GW_RULE_TEXT_MAX bytes with its NUL.
+ * GW_ERR_NOT_FOUND behind the last one.
+ */
+#define GW_RULE_TEXT_MAX 512
+GW_API gw_status_t gw_rule_at(const gw_context_t *context, size_t i, int *line, char *out,
+                              size_t size);
+
+/* What the rules ask for beyond the call itself: facts that cost something to find out. */
+enum {
+    GW_RULE_COMM = 1 << 0, /* order or name of the communicator */
+    GW_RULE_SLOT = 1 << 1  /* place of the call */
+};
+GW_API unsigned gw_rule_facts(const gw_context_t *context);
+
+/*
  * The settings that all ranks of a communicator must share, as one line of text:
  * "version=0.1.0;wire=1;codec=q4;min_bytes=65536;...". Equal texts compress together. At most
  * `size` bytes with the final NUL; GW_ERR_NO_SPACE when it does not fit (GW_AGREEMENT_MAX always
@@ -64,6 +80,10 @@ GW_API gw_status_t gw_context_agreement(const gw_context_t *context, char *out, 
  * Compares the agreement texts of all ranks (`size` texts, an empty one: that rank runs without
  * Gradwire). GW_ERR_SETTINGS_DIFFER writes one sentence into `why` that names the ranks and
  * settings that differ. The result is the same on every rank.
+ *
+ * Versions need not be equal: ranks compress together when the wire revision and the first two
+ * numbers of the version are, and all settings. Whatever changes what ranks exchange, or adds a
+ * setting that they must share, changes one of the two.
  */
 GW_API gw_status_t gw_agreement_compare(const char *const *texts, int size, char *why,
                                         size_t why_size);
@@ -114,10 +134,30 @@ typedef struct gw_decision {
 GW_API gw_decision_t gw_decide(const gw_context_t *context, const gw_call_t *call,
                                const gw_comm_facts_t *facts);
 
-/* The decision as one line for people: "allreduce f32 sum 1048576 x 2 ranks: q4 direct". */
+/* The decision as one line for people: "allreduce f32 sum 1048576 x 2 ranks: q4 direct", with "
+ * (line 3 of GRADWIRE_CONFIG)" behind it when a rule made it. */
 GW_API void gw_decision_print(const gw_context_t *context, const gw_call_t *call,
                               const gw_comm_facts_t *facts, const gw_decision_t *decision,
                               char *out, size_t size);
+
+/*
+ * The order of calls: numbers the calls of one communicator within the sequence that repeats, for
+ * gw_comm_facts_t.slot. The shortest sequence of at most 1024 calls that was seen three times in a
+ * row, and in which not all calls are alike, gets the numbers 1, 2, ... from the call with which
+ * the repetition began; 1024 calls that are all alike get 1. Calls are alike that have the same
+ * collective, operation, type and count. Before that, and for calls that are not in the sequence,
+ * the answer is 0. The numbers stay: extra calls, left out calls and pauses do not shift them (a
+ * call whose kind occurs several times in the sequence gets 0 after a disturbance until the place
+ * is certain again, at latest after one whole sequence). Only a new sequence that was seen three
+ * times, during which no call belonged to the old one, takes its place.
+ *
+ * All ranks get the same numbers, for they depend on nothing but the kinds of calls: ask for every
+ * call of the communicator, in order. One thread at a time.
+ */
+typedef struct gw_call_order gw_call_order_t;
+GW_API gw_status_t gw_call_order_create(gw_call_order_t **out); /* GW_ERR_NO_MEMORY */
+GW_API long gw_call_order_next(gw_call_order_t *order, const gw_call_t *call); /* NULL: 0 */
+GW_API void gw_call_order_free(gw_call_order_t *order);                        /* NULL is fine */
 
 /* Counts a call that was handed to the original library. Any thread. */
 GW_API void gw_context_count_passed(gw_context_t *context, gw_reason_t reason);

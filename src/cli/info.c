@@ -14,6 +14,14 @@ static void print_settings(const gw_context_t *context)
     }
 }
 
+static void print_rules(const gw_context_t *context)
+{
+    char text[GW_RULE_TEXT_MAX];
+    int line;
+    for (size_t i = 0; gw_rule_at(context, i, &line, text, sizeof text) == GW_OK; i++)
+        printf("%s  line %-4d %s\n", i ? "" : "\nrules (first match wins):\n", line, text);
+}
+
 static void print_params(const gw_codec_t *codec)
 {
     for (const gw_codec_param_t *p = codec->params; p && p->name; p++) {
@@ -54,6 +62,7 @@ static void print_text(const gw_context_t *context)
             printf("  %-12s not usable here: %s\n", name, why);
     }
     print_settings(context);
+    print_rules(context);
 }
 
 static void json_param(const gw_codec_param_t *p, bool first)
@@ -114,6 +123,17 @@ static void json_settings(const gw_context_t *context)
     }
 }
 
+static void json_rules(const gw_context_t *context)
+{
+    char text[GW_RULE_TEXT_MAX];
+    int line;
+    for (size_t i = 0; gw_rule_at(context, i, &line, text, sizeof text) == GW_OK; i++) {
+        printf("%s{\"line\": %d, \"rule\": ", i ? ", " : "", line);
+        gw_json_string(stdout, text);
+        putchar('}');
+    }
+}
+
 static void print_json(const gw_context_t *context)
 {
     printf("{\"version\": \"%s\", \"wire_revision\": %d, \"kernels\": {\"in_use\": \"%s\", "
@@ -130,6 +150,8 @@ static void print_json(const gw_context_t *context)
     json_transports();
     printf("], \"settings\": [");
     json_settings(context);
+    printf("], \"rules\": [");
+    json_rules(context);
     puts("]}");
 }
 

@@ -54,12 +54,12 @@ static int complain(const char *format, ...)
 
 /* ---- Options ---- */
 
-static bool setting_known(const char *name, gw_setting_info_t *out)
+/* A file of rules is named by its whole path: ranks may run in another directory. */
+static void set_option(const char *setting, const char *value)
 {
-    for (size_t i = 0; gw_setting_at(NULL, i, out) == GW_OK; i++)
-        if (strcmp(out->name, name) == 0)
-            return true;
-    return false;
+    char path[PATH_MAX];
+    bool file = strcmp(setting, "GRADWIRE_CONFIG") == 0;
+    setenv(setting, file && realpath(value, path) ? path : value, 1);
 }
 
 /* Takes one option with its value ("--codec q4" or "--codec=q4"). Returns the arguments used up, 0
@@ -71,11 +71,11 @@ static int take_option(int argc, char **argv)
         if (strncmp(argv[0], options[i].option, length) != 0)
             continue;
         if (argv[0][length] == '=') {
-            setenv(options[i].setting, argv[0] + length + 1, 1);
+            set_option(options[i].setting, argv[0] + length + 1);
             return 1;
         }
         if (argv[0][length] == '\0' && argc > 1) {
-            setenv(options[i].setting, argv[1], 1);
+            set_option(options[i].setting, argv[1]);
             return 2;
         }
     }
@@ -115,12 +115,7 @@ static bool settings_usable(void)
                                            {"GRADWIRE_LOG", "off"},
                                            {"GRADWIRE_KERNELS", "best"}};
     char why[512] = "";
-    gw_setting_info_t info;
     const char *log = getenv("GRADWIRE_LOG");
-    if (getenv("GRADWIRE_CONFIG") && !setting_known("GRADWIRE_CONFIG", &info)) {
-        complain("--config: this version has no files of rules");
-        return false;
-    }
     if (log && log[0] && strcmp(log, "off") && strcmp(log, "warn") && strcmp(log, "info") &&
         strcmp(log, "debug")) {
         complain("GRADWIRE_LOG=%s: must be one of off, warn, info, debug", log);

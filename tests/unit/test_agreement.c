@@ -59,6 +59,41 @@ START_TEST(ranks_without_gradwire_are_named)
 }
 END_TEST
 
+/* The rule: equal wire revision, equal first two numbers of the version. */
+START_TEST(versions_go_together_by_rule)
+{
+    static const struct {
+        const char *other;
+        bool together;
+    } table[] = {{"version=0.1.0;wire=1;codec=q4", true},
+                 {"version=0.1.7;wire=1;codec=q4", true},
+                 {"version=0.1.12-rc.1;wire=1;codec=q4", true},
+                 {"version=0.1;wire=1;codec=q4", true},
+                 {"version=0.2.0;wire=1;codec=q4", false},
+                 {"version=0.10.0;wire=1;codec=q4", false},
+                 {"version=1.1.0;wire=1;codec=q4", false},
+                 {"version=0;wire=1;codec=q4", false},
+                 {"version=;wire=1;codec=q4", false},
+                 {"version=0.1.0;wire=2;codec=q4", false},
+                 {"version=0.1.7;wire=1;codec=q8", false},
+                 {"version=0.1.7;wire=1;codec=q4;new=1", false},
+                 {"wire=1;version=0.1.0;codec=q4", false},
+                 {"versions=0.1.7;wire=1;codec=q4", false}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const char *texts[] = {"version=0.1.0;wire=1;codec=q4", table[i].other,
+                               "version=0.1.3;wire=1;codec=q4"};
+        gw_status_t status = compare(texts, 3);
+        ck_assert_msg((status == GW_OK) == table[i].together, "%s: %s", table[i].other, why);
+    }
+    const char *texts[] = {"version=0.1.0;wire=1", "version=0.2.1;wire=1", "version=0.1.1;wire=1"};
+    ck_assert_int_eq(compare(texts, 3), GW_ERR_SETTINGS_DIFFER);
+    ck_assert_str_eq(why, "rank 1 has version=0.2.1, rank 0 0.1.0");
+    const char *wire[] = {"version=0.1.0;wire=1", "version=0.1.1;wire=2", "version=0.1.1;wire=2"};
+    ck_assert_int_eq(compare(wire, 3), GW_ERR_SETTINGS_DIFFER);
+    ck_assert_str_eq(why, "rank 0 has wire=1, rank 1 2");
+}
+END_TEST
+
 START_TEST(texts_from_elsewhere_do_no_harm)
 {
     static const char *const strange[] = {";", "=;=;=", "a", "a=1;a=2", "novalue;b=", ";;;a=1"};
@@ -152,6 +187,7 @@ int main(void)
     tcase_add_test(tc, the_rank_that_differs_is_named_with_both_values);
     tcase_add_test(tc, a_field_that_only_one_side_has_is_named);
     tcase_add_test(tc, ranks_without_gradwire_are_named);
+    tcase_add_test(tc, versions_go_together_by_rule);
     tcase_add_test(tc, texts_from_elsewhere_do_no_harm);
     tcase_add_test(tc, many_ranks_name_the_first_few);
     tcase_add_test(tc, a_small_buffer_is_respected);

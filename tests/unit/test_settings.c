@@ -119,6 +119,33 @@ static const row_t rows[] = {
     {"GRADWIRE_TRANSPORT", "auto", NULL},
     {"GRADWIRE_TRANSPORT", "ucx", NULL},
     {"GRADWIRE_TRANSPORT", "carrier-pigeon", "auto|ucx"},
+    {"GRADWIRE_CONFIG", "", NULL},
+    {"GRADWIRE_CONFIG", "/dev/null/rules", "cannot be read"},
+    {"GRADWIRE_CONFIG", "/dev/zero", "is not a file of text"},
+    {"GRADWIRE_KERNELS", "sse9", "sse9"},
+    {"GRADWIRE_THREADS", "0", NULL},
+    {"GRADWIRE_THREADS", "64", NULL},
+    {"GRADWIRE_THREADS", "65", "0 to 64"},
+    {"GRADWIRE_THREADS", "-1", "0 to 64"},
+    {"GRADWIRE_THREADS", "all", "0 to 64"},
+    {"GRADWIRE_CHECKSUM", "on", NULL},
+    {"GRADWIRE_CHECKSUM", "1", "off|on"},
+    {"GRADWIRE_INTERFACES", "", NULL},
+    {"GRADWIRE_INTERFACES", "eth0,10.0.0.0/8", NULL},
+    {"GRADWIRE_INTERFACES", "^docker0", NULL},
+    {"GRADWIRE_INTERFACES", "10.0.0.0/99", "more bits after /"},
+    {"GRADWIRE_INTERFACES", "eth0,,eth1", "empty item"},
+    {"GRADWIRE_INTERFACES", "eth0,^eth1", "only once"},
+    {"GRADWIRE_PORTS", "", NULL},
+    {"GRADWIRE_PORTS", "5000-5100", NULL},
+    {"GRADWIRE_PORTS", "65535", NULL},
+    {"GRADWIRE_PORTS", "0-100", "range of ports"},
+    {"GRADWIRE_PORTS", "100-65536", "range of ports"},
+    {"GRADWIRE_PORTS", "5100-5000", "range of ports"},
+    {"GRADWIRE_PORTS", "5000-", "range of ports"},
+    {"GRADWIRE_PORTS", "-5000", "range of ports"},
+    {"GRADWIRE_PORTS", "5000-5100x", "range of ports"},
+    {"GRADWIRE_PORTS", "5000 - 5100", "range of ports"},
     {"GRADWIRE_TIMEOUT", "60", NULL},
     {"GRADWIRE_TIMEOUT", "0.5", NULL},
     {"GRADWIRE_TIMEOUT", "1000000", NULL},
@@ -147,6 +174,35 @@ START_TEST(values_are_accepted_or_named)
         else
             accepts(rows[i].name, rows[i].value);
     }
+}
+END_TEST
+
+/* Whoever adds a setting says here what it refuses. The stats file takes any name: what is wrong
+ * with it shows when it is written (test_stats.c), or is its length (below). */
+START_TEST(every_setting_has_a_value_that_is_refused)
+{
+    gw_setting_info_t info;
+    for (size_t i = 0; gw_setting_at(NULL, i, &info) == GW_OK; i++) {
+        bool refused = strcmp(info.name, "GRADWIRE_STATS") == 0;
+        for (size_t j = 0; j < sizeof rows / sizeof *rows; j++)
+            refused |= rows[j].allowed && strcmp(rows[j].name, info.name) == 0;
+        ck_assert_msg(refused, "%s has no bad value among the tests", info.name);
+    }
+}
+END_TEST
+
+START_TEST(ports_are_a_range)
+{
+    gw_context_t *context;
+    clear_environment();
+    ck_assert_int_eq(create("GRADWIRE_PORTS", "5000-5100", &context, NULL, 0), GW_OK);
+    ck_assert_int_eq(context->settings.port_min, 5000);
+    ck_assert_int_eq(context->settings.port_max, 5100);
+    gw_context_free(context);
+    ck_assert_int_eq(create("GRADWIRE_PORTS", "7", &context, NULL, 0), GW_OK);
+    ck_assert_int_eq(context->settings.port_min, 7);
+    ck_assert_int_eq(context->settings.port_max, 7);
+    gw_context_free(context);
 }
 END_TEST
 
@@ -305,9 +361,8 @@ START_TEST(bad_overrides_are_named)
     ck_assert_str_eq(why, "GRADWIRE_STATS: value longer than 1023 bytes");
     clear_environment();
     value[GW__SETTING_TEXT_MAX - 1] = '\0';
-    ck_assert_int_eq(create("GRADWIRE_INTERFACES", value, &context, why, sizeof why), GW_OK);
-    ck_assert_uint_eq(strlen(context->settings.text[GW__SETTING_INTERFACES]),
-                      GW__SETTING_TEXT_MAX - 1);
+    ck_assert_int_eq(create("GRADWIRE_STATS", value, &context, why, sizeof why), GW_OK);
+    ck_assert_uint_eq(strlen(context->settings.text[GW__SETTING_STATS]), GW__SETTING_TEXT_MAX - 1);
     gw_context_free(context);
     ck_assert_int_eq(gw_context_create(NULL, 1, &context, why, sizeof why), GW_ERR_INVALID);
     ck_assert_int_eq(gw_context_create(NULL, 0, NULL, why, sizeof why), GW_ERR_INVALID);
@@ -334,6 +389,8 @@ int main(void)
     Suite *suite = suite_create("settings");
     TCase *tc = tcase_create("settings");
     tcase_add_test(tc, values_are_accepted_or_named);
+    tcase_add_test(tc, every_setting_has_a_value_that_is_refused);
+    tcase_add_test(tc, ports_are_a_range);
     tcase_add_test(tc, an_unknown_kernel_tier_is_an_error);
     tcase_add_test(tc, suffixes_of_bytes);
     tcase_add_test(tc, numbers_are_read_alike_in_every_locale);
