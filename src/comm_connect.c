@@ -85,7 +85,8 @@ static gw_status_t open_link(gw_comm_t *comm, const gw_comm_params_t *params,
                              .timeout = comm->context->settings.timeout,
                              .arg = params->transport_arg,
                              .log = take_log,
-                             .log_arg = comm};
+                             .log_arg = comm,
+                             .faults = comm->context->settings.text[GW__SETTING_FAULT]};
     if (!params->transport_arg)
         status = gw__hellos_route(all, comm->size, comm->rank, &link.one_node, device,
                                   sizeof device, why, why_size);

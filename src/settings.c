@@ -2,6 +2,8 @@
 /* Reads the settings: defaults, then the environment, then what the caller overrides. */
 #include "settings.h"
 
+#include "fault.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -298,5 +300,8 @@ gw_status_t gw__settings_read(gw__settings_t *out, const gw_setting_t *overrides
     char reason[192];
     if (gw_coder_parse(out->text[GW__SETTING_CODEC], &out->coder, reason, sizeof reason) != GW_OK)
         return bad(out, GW__SETTING_CODEC, reason, why, why_size);
+    gw__fault_spec_t faults;
+    if (gw__fault_parse(out->text[GW__SETTING_FAULT], &faults, reason, sizeof reason) != GW_OK)
+        return bad(out, GW__SETTING_FAULT, reason, why, why_size);
     return GW_OK;
 }

@@ -14,6 +14,7 @@ static struct entry {
 } table[] = {
     {"loopback", &gw__loopback},
     {"ucx", NULL},
+    {"fault", &gw__fault},
 };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;

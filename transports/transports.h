@@ -8,6 +8,9 @@
 /* Ranks are threads of one process: loopback.c. */
 extern const gw_transport_t gw__loopback;
 
+/* A tool for testing: another transport, with faults. fault.c. */
+extern const gw_transport_t gw__fault;
+
 /*
  * Loads lib/gradwire/<name>.so for good and asks it for its transport. The signal actions and the
  * environment of the process are the same afterwards as before. The caller serialises. On error the

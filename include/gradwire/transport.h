@@ -35,6 +35,8 @@ typedef struct gw_link_params {
     void *arg;              /* loopback: the gw_loopback_t */
     gw_log_fn log;          /* never NULL */
     void *log_arg;
+    const char *faults; /* fault, a tool for testing: what goes wrong, as GRADWIRE_FAULT has it;
+                           `arg` goes to the transport below. NULL: nothing */
 } gw_link_params_t;
 
 /* One rank's address as it came back from the out-of-band all-gather. */

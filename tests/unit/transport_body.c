@@ -482,6 +482,7 @@ gw_link_params_t body_params(const body_rank_t *me)
                               .timeout = me->timeout > 0 ? me->timeout : 10,
                               .one_node = me->one_node,
                               .arg = me->arg,
+                              .faults = me->faults,
                               .log = log_line};
 }
 

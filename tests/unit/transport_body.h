@@ -14,8 +14,9 @@ typedef struct body_rank {
     int rank, size;
     const char *devices;
     bool one_node;
-    double timeout; /* of connect and close; 0: 10 s */
-    void *arg;      /* of the transport */
+    double timeout;     /* of connect and close; 0: 10 s */
+    void *arg;          /* of the transport */
+    const char *faults; /* of the transport `fault` */
     gw_status_t (*gather)(void *arg, const void *mine, void *all, size_t bytes);
     void *gather_arg;
     char failure[256];
