@@ -138,6 +138,9 @@ size_t gw__quant_ref_encode(const gw_quant_spec_t *spec, const float *src, float
     return poisoned;
 }
 
+/* Buckets. Metadata lies too far apart for the processor to see the pattern in time. */
+#define VALID_AHEAD 32
+
 bool gw__quant_ref_valid(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count)
 {
     size_t stride = gw__quant_bytes(spec->bits, spec->bucket);
@@ -146,6 +149,7 @@ bool gw__quant_ref_valid(const gw_quant_spec_t *spec, const uint8_t *payload, si
     bool valid = true;
     for (size_t i = 0; i < buckets; i++) {
         const uint8_t *meta = payload + i * stride;
+        __builtin_prefetch(meta + VALID_AHEAD * stride);
         valid &= gw__quant_meta_valid(gw__load32(meta), gw__load32(meta + 4));
     }
     if (tail_bits % 8) {
@@ -207,9 +211,10 @@ static void add_own(const float *own, size_t n, bool add, float *dst)
         dst[i] = add ? dst[i] + own[i] : own[i];
 }
 
-/* A NaN on the way poisons the bucket whatever its pattern: nothing is cleaned here. */
-void gw__quant_ref_sum_bucket(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, size_t at,
-                              size_t n, float *dst)
+/* The n elements from `at` on. A NaN on the way poisons the bucket whatever its pattern: nothing is
+ * cleaned here. */
+static void sum_bucket(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, size_t at, size_t n,
+                       float *dst)
 {
     size_t skip = sum->skip + at / spec->bucket * gw__quant_bytes(spec->bits, spec->bucket);
     for (size_t k = 0; k < sum->payloads; k++) {
@@ -223,19 +228,24 @@ void gw__quant_ref_sum_bucket(const gw_quant_spec_t *spec, const gw_quant_sum_t 
         dst[i] *= sum->scale;
 }
 
+bool gw__quant_ref_reduce_bucket(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, size_t at,
+                                 float *residual, size_t n, gw_quant_noise_t noise, uint8_t *dst)
+{
+    float total[GW_QUANT_BUCKET_MAX];
+    sum_bucket(spec, sum, at, n, total);
+    return gw__quant_ref_bucket(spec, total, residual, n, noise, dst);
+}
+
 static GW_KERNEL_BODY size_t reduce(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum,
                                     float *residual, size_t count, uint64_t first, uint64_t key,
                                     uint8_t *dst)
 {
-    float total[GW_QUANT_BUCKET_MAX];
     size_t poisoned = 0;
     uint64_t bucket = first / spec->bucket;
     for (size_t i = 0; i < count; i += spec->bucket, bucket++) {
         size_t n = count - i < spec->bucket ? count - i : spec->bucket;
-        gw__quant_ref_sum_bucket(spec, sum, i, n, total);
-        bool finite = gw__quant_ref_bucket(spec, total, residual ? residual + i : NULL, n,
-                                           gw__quant_noise(key, bucket), dst);
-        poisoned += !finite;
+        poisoned += !gw__quant_ref_reduce_bucket(spec, sum, i, residual ? residual + i : NULL, n,
+                                                 gw__quant_noise(key, bucket), dst);
         dst += gw__quant_bytes(spec->bits, n);
     }
     return poisoned;

@@ -24,9 +24,10 @@ bool gw__quant_ref_bucket(const gw_quant_spec_t *spec, const float *src, float *
 void gw__quant_ref_decode_bucket(const gw_quant_spec_t *spec, const uint8_t *src, size_t n,
                                  bool add, float *dst);
 
-/* The sum of the n elements from `at` on, where a bucket begins; the default mode as above. */
-void gw__quant_ref_sum_bucket(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, size_t at,
-                              size_t n, float *dst);
+/* The sum of the n elements from `at` on, where a bucket begins, encoded; as above. `residual` is
+ * that of these elements. */
+bool gw__quant_ref_reduce_bucket(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, size_t at,
+                                 float *residual, size_t n, gw_quant_noise_t noise, uint8_t *dst);
 
 void gw__cast_ref_f16_to_f32(const void *src, void *dst, size_t count);
 void gw__cast_ref_f32_to_f16(const void *src, void *dst, size_t count);

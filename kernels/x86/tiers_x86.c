@@ -20,6 +20,7 @@ bool gw__kernels_fill_avx2(gw_kernels_t *table)
         return false;
     table->tier = "avx2";
     gw__quant_avx2_fill(&table->quant);
+    gw__quant_reduce_avx2_fill(&table->quant);
     gw__cast_avx2_fill(&table->cast);
     gw__sum_avx2_fill(&table->sum);
     return true;
@@ -33,5 +34,6 @@ bool gw__kernels_fill_avx512(gw_kernels_t *table)
         return false;
     table->tier = "avx512";
     gw__quant_avx512_fill(&table->quant);
+    gw__quant_reduce_avx512_fill(&table->quant);
     return true;
 }

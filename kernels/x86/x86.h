@@ -6,9 +6,11 @@
 #include "kernels.h"
 
 void gw__quant_avx2_fill(gw_quant_kernels_t *table);
+void gw__quant_reduce_avx2_fill(gw_quant_kernels_t *table);
 void gw__cast_avx2_fill(gw_cast_kernels_t *table);
 void gw__sum_avx2_fill(gw_sum_kernels_t *table);
 
 void gw__quant_avx512_fill(gw_quant_kernels_t *table);
+void gw__quant_reduce_avx512_fill(gw_quant_kernels_t *table);
 
 #endif
