@@ -4,11 +4,12 @@
 #include "bench_allreduce.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "bench_tools.h"
 
 typedef struct options {
     const char *codec;
@@ -52,32 +53,6 @@ static void usage(FILE *out)
           out);
 }
 
-static bool parse_size(const char *text, size_t *out)
-{
-    char *end;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    int shift = *end == 'K' || *end == 'k'   ? 10
-                : *end == 'M' || *end == 'm' ? 20
-                : *end == 'G' || *end == 'g' ? 30
-                                             : 0;
-    if (end == text || text[0] == '-' || errno || end[shift > 0] != '\0' ||
-        value > (SIZE_MAX >> 4 >> shift))
-        return false;
-    *out = (size_t)value << shift;
-    return true;
-}
-
-static bool parse_count(const char *text, int least, int *out)
-{
-    char *end;
-    long value = strtol(text, &end, 10);
-    if (end == text || *end || value < least || value > 1000000)
-        return false;
-    *out = (int)value;
-    return true;
-}
-
 /* 0: go on; otherwise exit status + 1. */
 static int parse(int argc, char **argv, options_t *o)
 {
@@ -109,19 +84,19 @@ static int parse(int argc, char **argv, options_t *o)
             o->json = true;
             break;
         case 'b':
-            good = parse_size(optarg, &o->from);
+            good = gw_bench_parse_size(optarg, &o->from);
             break;
         case 'e':
-            good = parse_size(optarg, &o->to);
+            good = gw_bench_parse_size(optarg, &o->to);
             break;
         case 'f':
             good = (o->factor = strtod(optarg, NULL)) > 1.0 && isfinite(o->factor);
             break;
         case 'n':
-            good = parse_count(optarg, 1, &o->iterations);
+            good = gw_bench_parse_count(optarg, 1, &o->iterations);
             break;
         case 'w':
-            good = parse_count(optarg, 0, &o->warmup);
+            good = gw_bench_parse_count(optarg, 0, &o->warmup);
             break;
         case 'h':
             usage(stdout);
@@ -204,18 +179,6 @@ static bool open_gradwire(gw_bench_t *bench, const options_t *o)
     return status == GW_OK;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
-    return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
 typedef enum way { BY_CODEC, BY_RAW, BY_MPI, WAYS } way_t;
 
 /* One call in one way; seconds of the slowest rank, negative when it failed. */
@@ -287,22 +250,14 @@ static bool measure(gw_bench_t *bench, const options_t *o, row_t *row)
                 times[way * o->iterations + i] = t;
         }
     if (ok) {
-        row->time_us = median(times + BY_CODEC * o->iterations, o->iterations) * 1e6;
-        row->raw_us = median(times + BY_RAW * o->iterations, o->iterations) * 1e6;
+        row->time_us = gw_bench_median(times + BY_CODEC * o->iterations, o->iterations) * 1e6;
+        row->raw_us = gw_bench_median(times + BY_RAW * o->iterations, o->iterations) * 1e6;
         row->baseline_us =
-            has_type ? median(times + BY_MPI * o->iterations, o->iterations) * 1e6 : NAN;
+            has_type ? gw_bench_median(times + BY_MPI * o->iterations, o->iterations) * 1e6 : NAN;
         ok = inspect(bench, o, row);
     }
     free(times);
     return ok;
-}
-
-static void json_number(const char *key, double value)
-{
-    if (isfinite(value))
-        printf(", \"%s\": %.6g", key, value);
-    else
-        printf(", \"%s\": null", key);
 }
 
 static void print_row(const gw_bench_t *bench, const row_t *r, bool json)
@@ -325,16 +280,16 @@ static void print_row(const gw_bench_t *bench, const row_t *r, bool json)
     printf(", \"dtype\": \"%s\", \"ranks\": %d, \"bytes\": %zu, \"plan\": \"%s\", \"transport\": ",
            gw_dtype_name(bench->dtype), bench->size, bytes, plan);
     gw_json_string(stdout, bench->size > 1 ? gw_comm_describe(bench->comm, 1) : "none");
-    json_number("time_us", r->time_us);
-    json_number("raw_time_us", r->raw_us);
-    json_number("baseline_time_us", r->baseline_us);
-    json_number("speedup", speedup);
-    json_number("algbw", algbw);
-    json_number("busbw", busbw);
+    gw_bench_json_number("time_us", r->time_us);
+    gw_bench_json_number("raw_time_us", r->raw_us);
+    gw_bench_json_number("baseline_time_us", r->baseline_us);
+    gw_bench_json_number("speedup", speedup);
+    gw_bench_json_number("algbw", algbw);
+    gw_bench_json_number("busbw", busbw);
     printf(", \"wire_bytes\": %llu", (unsigned long long)r->wire_bytes);
-    json_number("ratio", r->ratio);
-    json_number("rel_l2", r->error.rel_l2);
-    json_number("max_err", r->error.max_err);
+    gw_bench_json_number("ratio", r->ratio);
+    gw_bench_json_number("rel_l2", r->error.rel_l2);
+    gw_bench_json_number("max_err", r->error.max_err);
     printf(", \"identical\": %s}\n", r->identical ? "true" : "false");
     fflush(stdout);
 }

@@ -12,6 +12,7 @@ int gw_cli_run(int argc, char **argv);
 int gw_cli_info(int argc, char **argv);
 int gw_cli_topo(int argc, char **argv);
 int gw_cli_bench(int argc, char **argv);
+int gw_cli_bench_codec(int argc, char **argv);
 int gw_cli_bench_allreduce(int argc, char **argv);
 
 /* Path of a file that lies beside libgradwire.so or below its directory

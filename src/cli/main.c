@@ -14,7 +14,8 @@ static const struct {
     {"run", gw_cli_run, "run a program with the right shim in front of it"},
     {"info", gw_cli_info, "version, codecs, transports, kernel tiers, settings"},
     {"topo", gw_cli_topo, "the hardware map of this machine or of an hwloc XML file"},
-    {"bench", gw_cli_bench, "benchmarks: `mpirun -np N gradwire bench allreduce`"},
+    {"bench", gw_cli_bench,
+     "benchmarks: `bench codec`, and `mpirun -np N gradwire bench allreduce`"},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `gradwire bench codec`: what its data, its measuring, its checking and its printing share. */
+#ifndef GW_BENCH_CODEC_H
+#define GW_BENCH_CODEC_H
+
+#include "bench_codec_file.h"
+#include "cli.h"
+
+/* ---- Data ------------------------------------------------------------------------------------ */
+
+typedef enum gw_bench_kind { GW_BENCH_NORMAL, GW_BENCH_GRADIENT, GW_BENCH_FILE } gw_bench_kind_t;
+
+/* Where the elements come from: a law, or a file of recorded gradients. */
+typedef struct gw_bench_source {
+    gw_bench_kind_t kind;
+    const char *name; /* as the user wrote it */
+    gw_bench_file_t file;
+} gw_bench_source_t;
+
+/* `name` is "normal", "gradient" or a file's name. False writes one sentence into `why`. */
+bool gw_bench_source_open(const char *name, gw_bench_source_t *out, char *why, size_t size);
+void gw_bench_source_close(gw_bench_source_t *source);
+
+/* One line for people: the law, or what the file holds and how `count` elements are made of it. */
+void gw_bench_source_describe(const gw_bench_source_t *source, size_t count, char *out,
+                              size_t size);
+
+/* Fills dst with `count` elements of `dtype`, narrowed once; a file is begun anew where it ends.
+ * False writes a sentence: the file holds a NaN or an Inf or cannot be read, or `dtype` cannot
+ * hold a value of it. */
+bool gw_bench_source_fill(const gw_bench_source_t *source, gw_dtype_t dtype, size_t count,
+                          void *dst, char *why, size_t size);
+
+/* Exact: elements of binary16 or bfloat16 as binary32; GW_F32 is copied. */
+void gw_bench_widen(gw_dtype_t dtype, const void *src, size_t count, float *dst);
+
+/* ---- Measuring ------------------------------------------------------------------------------- */
+
+typedef enum gw_bench_op {
+    GW_BENCH_ENCODE,
+    GW_BENCH_ENCODE_EF,
+    GW_BENCH_DECODE,
+    GW_BENCH_DECODE_ADD,
+    GW_BENCH_OPS
+} gw_bench_op_t;
+
+/* One codec's work: buffers of `count` elements that all codecs of a run share. */
+typedef struct gw_bench_codec {
+    const gw_coder_t *coder;
+    gw_dtype_t dtype;
+    size_t count, bytes;
+    void *src;       /* count elements of dtype */
+    float *out;      /* room for count floats: what is decoded, and where memcpy copies to */
+    float *residual; /* count floats */
+    uint8_t *frame;
+    size_t capacity, length; /* of the frame; length: as it was written last */
+    uint64_t key;            /* of randomness: another one for each encoding */
+    size_t poisoned;         /* buckets of the last encoding */
+} gw_bench_codec_t;
+
+/* What a codec's row says. Rates are GB/s (1e9 bytes) of input, NAN where the codec has no such
+ * operation. */
+typedef struct gw_bench_row {
+    double gbps[GW_BENCH_OPS];
+    double times_memcpy[GW_BENCH_OPS]; /* medians of pairs: not the quotient of the medians */
+    double memcpy_gbps;
+    size_t wire_bytes, poisoned;
+    uint64_t frame_hash; /* of the bytes: the same on every tier and machine */
+    double rel_l2, max_err;
+    double rel_l2_ef8; /* of the mean of 8 steps with feedback; NAN without */
+    bool within;       /* every element is inside the codec's declared bound */
+} gw_bench_row_t;
+
+/* Whether the codec has the operation: feedback may be missing or switched off. */
+bool gw_bench_codec_has(const gw_bench_codec_t *bench, gw_bench_op_t op);
+
+/* Runs an operation once. Decoding reads the frame that was written last. */
+gw_status_t gw_bench_codec_run(gw_bench_codec_t *bench, gw_bench_op_t op);
+
+/* Rates: medians over `repeats` pairs, fewer (at least 3) where an operation is slow. */
+gw_status_t gw_bench_codec_time(gw_bench_codec_t *bench, int repeats, gw_bench_row_t *row);
+
+/* Size and errors, in binary64 against the source. GW_ERR_NO_MEMORY, or what the codec returned. */
+gw_status_t gw_bench_codec_check(gw_bench_codec_t *bench, gw_bench_row_t *row);
+
+#endif

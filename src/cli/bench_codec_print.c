@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The codec benchmark's table for people and its JSON lines. */
+#include "bench_codec_print.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_tools.h"
+
+/* "64 MiB", "1.17 MiB", "512 bytes". */
+static void print_bytes(FILE *out, size_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    for (; value >= 1024 && unit < 4; unit++)
+        value /= 1024;
+    fprintf(out, "%.*f %s", value == floor(value) ? 0 : 2, value, units[unit]);
+}
+
+void gw_bench_print_head(FILE *out, const gw_bench_codec_t *bench, const char *data, int repeats,
+                         int width)
+{
+    fprintf(out, "# gradwire %s, codecs on one thread: ", gw_version());
+    print_bytes(out, bench->bytes);
+    fprintf(out, " = %zu element%s of %s\n# data: %s\n", bench->count, bench->count == 1 ? "" : "s",
+            gw_dtype_name(bench->dtype), data);
+    fprintf(
+        out,
+        "# GB/s of input (1e9 bytes) and, behind it, times memcpy of the same input: medians of "
+        "%d pairs\n"
+        "# errors against the input; 8 steps: of the mean of 8 steps with feedback; bound: "
+        "inside the codec's declared error\n\n",
+        repeats);
+    fprintf(out, "%-*s %-7s %12s %12s %12s %12s %7s %12s %7s %9s %9s %9s %s\n", width, "codec",
+            "kernels", "encode", "encode ef", "decode", "decode-add", "memcpy", "wire bytes",
+            "ratio", "rel L2", "max error", "8 steps", "bound");
+    fprintf(out, "%-*s %-7s", width, "", "");
+    for (int op = 0; op < GW_BENCH_OPS; op++)
+        fprintf(out, " %6s %5s", "GB/s", "x");
+    fprintf(out, " %7s\n", "GB/s");
+}
+
+static void print_rate(FILE *out, double gbps, double times)
+{
+    if (isnan(gbps))
+        fprintf(out, " %6s %5s", "-", "-");
+    else
+        fprintf(out, " %6.2f %5.2f", gbps, times);
+}
+
+void gw_bench_print_row(FILE *out, const gw_bench_codec_t *bench, const gw_bench_row_t *row,
+                        int width)
+{
+    fprintf(out, "%-*s %-7s", width, bench->coder->spec, gw_kernel_tier());
+    for (int op = 0; op < GW_BENCH_OPS; op++)
+        print_rate(out, row->gbps[op], row->times_memcpy[op]);
+    fprintf(out, " %7.2f %12zu %7.3f %9.2e %9.2e", row->memcpy_gbps, row->wire_bytes,
+            (double)bench->bytes / (double)row->wire_bytes, row->rel_l2, row->max_err);
+    if (isnan(row->rel_l2_ef8))
+        fprintf(out, " %9s", "-");
+    else
+        fprintf(out, " %9.2e", row->rel_l2_ef8);
+    fprintf(out, " %s\n", row->within ? "yes" : "NO");
+    fflush(out);
+}
+
+void gw_bench_print_json(const gw_bench_codec_t *bench, const gw_bench_row_t *row, const char *data)
+{
+    static const char *const names[GW_BENCH_OPS] = {"encode", "encode_ef", "decode", "decode_add"};
+    char key[32];
+    printf("{\"codec\": ");
+    gw_json_string(stdout, bench->coder->spec);
+    printf(", \"dtype\": \"%s\", \"kernels\": \"%s\", \"bytes\": %zu, \"wire_bytes\": %zu",
+           gw_dtype_name(bench->dtype), gw_kernel_tier(), bench->bytes, row->wire_bytes);
+    gw_bench_json_number("ratio", (double)bench->bytes / (double)row->wire_bytes);
+    for (int op = 0; op < GW_BENCH_OPS; op++) {
+        snprintf(key, sizeof key, "%s_gbps", names[op]);
+        gw_bench_json_number(key, row->gbps[op]);
+    }
+    gw_bench_json_number("memcpy_gbps", row->memcpy_gbps);
+    gw_bench_json_number("rel_l2", row->rel_l2);
+    gw_bench_json_number("max_err", row->max_err);
+    for (int op = 0; op < GW_BENCH_OPS; op++) {
+        snprintf(key, sizeof key, "%s_x", names[op]);
+        gw_bench_json_number(key, row->times_memcpy[op]);
+    }
+    gw_bench_json_number("rel_l2_ef8", row->rel_l2_ef8);
+    printf(", \"within_bound\": %s, \"poisoned_buckets\": %zu, \"frame_hash\": \"%016" PRIx64
+           "\", \"elements\": %zu, \"data\": ",
+           row->within ? "true" : "false", row->poisoned, row->frame_hash, bench->count);
+    gw_json_string(stdout, data);
+    printf("}\n");
+    fflush(stdout);
+}

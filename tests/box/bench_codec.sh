@@ -1,0 +1,205 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# `gradwire bench codec` from outside: what it prints for every codec, tier and kind of data, and what it refuses.
+# Speeds are looked at only as numbers above 0.
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+gradwire=$GW_BUILD/bin/gradwire
+python=$(command -v /usr/bin/python3 || command -v python3)
+quick=(--size 256K --repeat 1)
+
+# try STATUS ARGUMENTS...: runs it, keeps both outputs, compares the exit status.
+try() {
+    local expected=$1 status=0
+    shift
+    "$gradwire" bench codec "$@" >"$gw_tmp/out" 2>"$gw_tmp/err" || status=$?
+    [ "$status" -eq "$expected" ] && return
+    echo "exit status $status, not $expected; stdout and stderr:"
+    cat "$gw_tmp/out" "$gw_tmp/err"
+    return 1
+}
+
+# refused STATUS WORDS ARGUMENTS...: fails with one sentence on stderr that holds WORDS, and nothing on stdout.
+refused() {
+    local expected=$1 words=$2
+    shift 2
+    try "$expected" "$@" || return 1
+    [ ! -s "$gw_tmp/out" ] || { echo "stdout:"; cat "$gw_tmp/out"; return 1; }
+    if [ "$(wc -l <"$gw_tmp/err")" -ne 1 ] || ! grep -qF -- "$words" "$gw_tmp/err"; then
+        echo "one sentence with '$words' was expected, not:"
+        cat "$gw_tmp/err"
+        return 1
+    fi
+}
+
+# rows CHECK: every line of stdout is a JSON object r, and CHECK holds for the list `rows` of them.
+rows() {
+    "$python" - "$gw_tmp/out" "$1" <<'PY'
+import json, sys
+KEYS = ["codec", "dtype", "kernels", "bytes", "wire_bytes", "ratio", "encode_gbps", "encode_ef_gbps", "decode_gbps",
+        "decode_add_gbps", "memcpy_gbps", "rel_l2", "max_err"]
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert rows, "no rows"
+for r in rows:
+    assert list(r)[:len(KEYS)] == KEYS, list(r)
+    for key in ("encode_gbps", "decode_gbps", "decode_add_gbps", "memcpy_gbps", "encode_x", "decode_x", "decode_add_x"):
+        assert r[key] > 0, (key, r)
+    assert abs(r["ratio"] * r["wire_bytes"] / r["bytes"] - 1) < 1e-5, r
+    assert (r["encode_ef_gbps"] is None) == (r["rel_l2_ef8"] is None) == (r["encode_ef_x"] is None), r
+    assert r["elements"] * {"f32": 4, "f16": 2, "bf16": 2}[r["dtype"]] == r["bytes"], r
+assert eval(sys.argv[2]), (sys.argv[2], rows)
+PY
+}
+
+info() {
+    "$gradwire" info --json | "$python" -c "import json,sys; d=json.load(sys.stdin); print($1)"
+}
+
+# npy FILE [DESCR [SHAPE [VALUES]]]: an .npy file; VALUES is Python text of the elements.
+npy() {
+    "$python" - "$@" <<'PY'
+import math, random, struct, sys
+path, descr, shape, values = (sys.argv[1:] + ["<f4", "", ""][len(sys.argv) - 2:])[:4]
+random.seed(1)
+values = eval(values or "[random.gauss(0, 1e-3) for _ in range(10000)]")
+shape = shape or f"({len(values)},)"
+head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
+head += " " * (-(len(head) + 11) % 64) + "\n"
+with open(path, "wb") as file:
+    file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+    for value in values:
+        file.write(struct.pack({"<f2": "<e", "<f8": "<d"}.get(descr, "<f"), value))
+PY
+}
+
+prints_table() {
+    try 0 "${quick[@]}" --codec q4 --codec raw && [ ! -s "$gw_tmp/err" ] &&
+        grep -qE '^codec +kernels +encode +encode ef' "$gw_tmp/out" && [ "$(grep -cE '^(q4|raw) ' "$gw_tmp/out")" -eq 2 ]
+}
+
+json_keeps_stdout_clean() {
+    try 0 "${quick[@]}" --codec q4 --json && [ "$(wc -l <"$gw_tmp/out")" -eq 1 ] && grep -qE '^q4 ' "$gw_tmp/err"
+}
+
+tap 'a table on stdout, nothing on stderr' prints_table
+tap 'with --json the table is on stderr' json_keeps_stdout_clean
+families=$(info "[c['names'] for c in d['codecs']]")
+lossless=$(info "[name for c in d['codecs'] if not c['lossy'] for name in c['names'].split()]")
+tap 'all codecs' try 0 "${quick[@]}" --codec all --data gradient --json
+tap 'every family that info lists is there' rows "all({name.split(':')[0] for name in names.split()} & {r['codec'].split(':')[0] for r in rows} for names in $families)"
+tap 'q1 to q8 and raw are there' rows "{'raw', *('q%d' % bits for bits in range(1, 9))} <= {r['codec'] for r in rows}"
+tap 'lossless codecs have no error, lossy ones do' rows "all((r['rel_l2'] == 0) == (r['codec'].split(':')[0] in $lossless) for r in rows)"
+tap 'all of them keep their bound' rows "all(r['within_bound'] and r['poisoned_buckets'] == 0 for r in rows)"
+tap 'more bits, less error and more bytes' rows "(lambda q: all(a['rel_l2'] > b['rel_l2'] and a['wire_bytes'] < b['wire_bytes'] for a, b in zip(q, q[1:])))(sorted((r for r in rows if r['codec'] in ['q%d' % bits for bits in range(1, 9)]), key=lambda r: r['codec']))"
+tap 'feedback brings the mean of 8 steps nearer' rows "all(r['rel_l2_ef8'] < r['rel_l2'] for r in rows if r['rel_l2_ef8'] is not None)"
+tap 'all is the default' try 0 "${quick[@]}" --json
+tap 'all is the default: every family, of normal data' rows "all({name.split(':')[0] for name in names.split()} & {r['codec'].split(':')[0] for r in rows} for names in $families) and rows[0]['data'] == 'normal'"
+
+tiers=$(info "' '.join(t['name'] for t in d['kernels']['tiers'] if t['available'])")
+tap 'all tiers' try 0 "${quick[@]}" --codec q4 --codec q8:round=stochastic --kernels all --json
+tap 'every tier that runs here, and equal bytes and errors on all' rows "[r['kernels'] for r in rows] == '$tiers'.split() * 2 and len({(r['codec'], r['frame_hash'], r['rel_l2'], r['max_err']) for r in rows}) == 2"
+GRADWIRE_KERNELS=ref tap 'GRADWIRE_KERNELS' try 0 "${quick[@]}" --codec q4 --json
+tap 'GRADWIRE_KERNELS is in effect' rows "rows[0]['kernels'] == 'ref'"
+GRADWIRE_KERNELS=none tap '--kernels wins over it' try 0 "${quick[@]}" --codec q4 --kernels ref --json
+tap '--kernels is in effect' rows "rows[0]['kernels'] == 'ref'"
+for dtype in f32 f16 bf16; do
+    tap "$dtype" try 0 "${quick[@]}" --codec raw --codec q4 --codec q8 --dtype $dtype --json
+    tap "$dtype: elements and errors" rows "all(r['dtype'] == '$dtype' and r['bytes'] == 262144 and r['within_bound'] for r in rows) and rows[0]['rel_l2'] == 0 < rows[2]['rel_l2'] < rows[1]['rel_l2'] < 0.2"
+done
+tap 'one element' try 0 --size 4 --repeat 1 --json
+tap 'one element: every codec keeps its bound' rows "all(r['elements'] == 1 and r['within_bound'] for r in rows)"
+tap 'feedback switched off has no figure' try 0 "${quick[@]}" --codec q4:ef=off --json
+tap 'feedback switched off has no figure: null' rows "rows[0]['encode_ef_gbps'] is None"
+
+npy "$gw_tmp/g.npy"
+npy "$gw_tmp/half.npy" '<f2'
+tail -c 40000 "$gw_tmp/g.npy" >"$gw_tmp/g.raw"
+tap 'an .npy file, all of it' try 0 --data "$gw_tmp/g.npy" --codec q4 --repeat 1 --json
+tap 'an .npy file, all of it: 10000 elements' rows "rows[0]['bytes'] == 40000 and rows[0]['data'] == '$gw_tmp/g.npy'"
+error=$("$python" -c "import json; print(json.loads(open('$gw_tmp/out').readline())['rel_l2'])")
+tap 'the same elements as raw float32' try 0 --data "$gw_tmp/g.raw" --codec q4 --repeat 1 --json
+tap 'the same elements as raw float32: the same error' rows "rows[0]['rel_l2'] == $error"
+tap 'float16 in the file' try 0 --data "$gw_tmp/half.npy" --codec q4 --repeat 1 --json
+tap 'float16 in the file: nearly the same error' rows "rows[0]['bytes'] == 40000 and abs(rows[0]['rel_l2'] / $error - 1) < 0.01"
+tap 'a file that is cycled' try 0 --data "$gw_tmp/g.npy" --size 1M --codec q4 --repeat 1
+tap 'a file that is cycled says so' grep -q 'again from the start' "$gw_tmp/out"
+tap 'a file that is cut' try 0 --data "$gw_tmp/g.npy" --size 400 --codec q4 --repeat 1
+tap 'a file that is cut says so' grep -q 'the first ones' "$gw_tmp/out"
+cp "$gw_tmp/g.raw" "$gw_tmp/normal"
+in_tmp() {
+    (cd "$gw_tmp" && try "$@")
+}
+tap 'a file may be called normal' in_tmp 0 --data ./normal --codec q4 --repeat 1
+tap 'a file may be called normal: it is read' grep -q 'raw of 10000' "$gw_tmp/out"
+
+# What is refused, each with its sentence.
+head -c 39000 "$gw_tmp/g.npy" >"$gw_tmp/short.npy"
+head -c 50 "$gw_tmp/g.npy" >"$gw_tmp/stump.npy"
+head -c 1001 "$gw_tmp/g.raw" >"$gw_tmp/odd.raw"
+npy "$gw_tmp/double.npy" '<f8'
+npy "$gw_tmp/nan.npy" '<f4' '' '[1.0] * 17 + [math.nan] + [1.0] * 5'
+npy "$gw_tmp/big.npy" '<f4' '' '[1.0, 1e6]'
+cp "$gw_tmp/g.raw" "$gw_tmp/named.npy"
+: >"$gw_tmp/empty.npy"
+mkfifo "$gw_tmp/fifo"
+data=("short.npy|is truncated: its shape needs 40000 bytes" "stump.npy|ends inside its header"
+    "odd.raw|1001 bytes are no whole number" "double.npy|type '<f8'; '<f4' (float32) or '<f2' (float16) is needed"
+    "nan.npy|element 17 is a NaN" "named.npy|does not begin as an .npy file does" "empty.npy|is empty" "fifo|is not a regular file"
+    ".|is a directory" "none.npy|No such file or directory; allowed are normal, gradient")
+for case in "${data[@]}"; do
+    tap "--data ${case%%|*}: ${case#*|}" refused 1 "${case#*|}" --data "$gw_tmp/${case%%|*}"
+done
+tap '--data big.npy --dtype f16: more than f16 holds' refused 1 'element 1 is 1e+06, which f16 cannot hold' \
+    --data "$gw_tmp/big.npy" --dtype f16
+options=("--codec q9|--codec q9: no codec 'q9'; closest: 'q8'" "--codec q4:bucket=5|bucket=5: allowed is a whole number"
+    "--size 0|--size 0: must be a number of bytes above 0" "--size 64X|--size 64X: must be" "--size -1|--size -1: must be"
+    "--size 6|--size 6: must be a multiple of the 4 bytes" "--size 99999999999G|must be a number"
+    "--dtype f64|--dtype f64: must be f32, f16 or bf16" "--dtype int|--dtype int: must be"
+    "--kernels sse|kernels tier 'sse' does not exist; allowed here: best, ref" "--repeat 0|--repeat 0: must be a whole number"
+    "--repeat many|--repeat many: must be" "64M|64M: no argument is expected")
+for case in "${options[@]}"; do
+    # shellcheck disable=SC2086 # an option and its value
+    tap "${case%%|*} is wrong usage" refused 2 "${case#*|}" ${case%%|*}
+done
+tap 'more than the memory is refused before it is used' refused 1 'a smaller --size is needed' --size 1000G --codec q4
+tap 'an unknown option is wrong usage' try 2 --fast
+unknown_benchmark() {
+    local status=0
+    "$gradwire" bench code 2>"$gw_tmp/err" || status=$?
+    [ "$status" -eq 2 ] && grep -q 'no such benchmark: code' "$gw_tmp/err"
+}
+tap 'an unknown benchmark is wrong usage' unknown_benchmark
+GRADWIRE_SEED=x tap 'a bad setting in the environment fails with its name' refused 1 GRADWIRE_SEED --codec q4
+full_disk() {
+    local status=0
+    "$gradwire" bench codec "${quick[@]}" --codec raw --json >/dev/full 2>"$gw_tmp/err" || status=$?
+    [ "$status" -eq 1 ] && grep -q 'standard output cannot be written' "$gw_tmp/err"
+}
+tap 'a full disk fails' full_disk
+
+# A codec of somebody else's is listed at once, and one that lies is found out.
+extra() {
+    LD_PRELOAD=$GW_BUILD/tests/libbench_extra_codec.so BENCH_EXTRA=$1 try "${@:2}"
+}
+caught() {
+    local lie=$1 words=$2
+    shift 2
+    extra "$lie" 1 "${quick[@]}" --json "$@" && grep -qF "$words" "$gw_tmp/err"
+}
+tap 'a registered codec is among all' extra good 0 "${quick[@]}" --json --kernels all
+tap 'a registered codec is among all: its row' rows "[r['wire_bytes'] for r in rows if r['codec'] == 'upper16'] == [131072 + 48] * $(wc -w <<<"$tiers") and all(r['within_bound'] for r in rows)"
+tap 'one that does not take a type is left out of all' extra good 0 "${quick[@]}" --dtype bf16
+tap 'it is said that it is left out' grep -q 'upper16 does not take bf16 and is left out' "$gw_tmp/err"
+tap 'asked for by name that is a failure' caught good 'combination not supported' --codec upper16 --dtype bf16
+tap 'a bound that is not kept is caught' caught bound 'outside of the codec'
+tap 'a bound that is not kept is caught: the row says so, the others are shown' rows "[r['codec'] for r in rows if not r['within_bound']] == ['upper16'] and len(rows) > 2"
+tap 'an element that is not written is caught' caught unwritten 'outside of the codec' --codec upper16
+tap 'a wrong decode-add is caught' caught add 'outside of the codec' --codec upper16
+tap 'finite data that count as poisoned are caught' caught poison 'outside of the codec' --codec upper16
+tap 'a codec that cannot decode its own frame is caught' caught refuse 'frame payload not valid' --codec upper16
+tap 'a family whose names are no codecs is caught' caught nameless "family upper lists 'upper16 and its like'"
+if [ "$(wc -w <<<"$tiers")" -gt 1 ]; then
+    tap 'tiers that write different bytes are caught' caught tier 'write different bytes' --codec upper16 --kernels all
+else
+    tap_skip 'tiers that write different bytes are caught' 'one kernel tier on this machine'
+fi
+tap_done
