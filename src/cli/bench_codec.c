@@ -49,7 +49,9 @@ static void usage(FILE *out)
         "taken more\n"
         "than a second is not repeated further (3 pairs at least). wire bytes: one frame with its "
         "header.\n"
-        "encode ef: with the residual of the step before. decode-add: into float32 sums.\n"
+        "encode ef: with the residual of the step before. decode-add: into float32 sums. own + 7: "
+        "own input and\n"
+        "seven peers' payloads, summed and encoded in one pass, where the codec has that.\n"
         "Exit status: 1 when a codec fails or breaks its declared bound, 2 for wrong usage.\n",
         out);
 }
@@ -229,8 +231,11 @@ static int allocate(gw_bench_codec_t *bench, const coders_t *coders)
     for (size_t i = 0; i < coders->count; i++) {
         size_t bound = gw_frame_bound(&coders->item[i], bench->dtype, bench->count);
         bench->capacity = bound > bench->capacity ? bound : bench->capacity;
+        if (coders->item[i].family->reduce && bound > bench->peer_room)
+            bench->peer_room = (bound + 4095) / 4096 * 4096;
     }
-    double need = (double)bench->bytes + (double)bench->capacity + 8.0 * (double)bench->count;
+    double need = (double)bench->bytes + (double)bench->capacity + 8.0 * (double)bench->count +
+                  (double)bench->peer_room * (GW_BENCH_PEERS + 1);
     double left = (double)memory_left();
     bool fits = need < left;
     if (fits) {
@@ -238,8 +243,9 @@ static int allocate(gw_bench_codec_t *bench, const coders_t *coders)
         bench->out = pages(bench->count * sizeof *bench->out);
         bench->residual = pages(bench->count * sizeof *bench->residual);
         bench->frame = pages(bench->capacity);
+        bench->peers = pages(bench->peer_room * (GW_BENCH_PEERS + 1) + 1); /* 0 bytes may be NULL */
     }
-    if (bench->src && bench->out && bench->residual && bench->frame)
+    if (bench->src && bench->out && bench->residual && bench->frame && bench->peers)
         return 0;
     return complain(
         1,
@@ -254,6 +260,7 @@ static void release(gw_bench_codec_t *bench)
     free(bench->out);
     free(bench->residual);
     free(bench->frame);
+    free(bench->peers);
 }
 
 /* ---- The run -----------------------------------------------------------------------------------
@@ -312,6 +319,10 @@ static int run_codec(gw_bench_codec_t *bench, const options_t *o, int width, gw_
         return complain(1,
                         "%s on kernels %s: what was decoded is outside of the codec's declared "
                         "error bound",
+                        spec, tier);
+    if (!row->reduce_same)
+        return complain(1,
+                        "%s on kernels %s: reducing in one pass writes other bytes than its steps",
                         spec, tier);
     return 0;
 }

@@ -41,8 +41,11 @@ typedef enum gw_bench_op {
     GW_BENCH_ENCODE_EF,
     GW_BENCH_DECODE,
     GW_BENCH_DECODE_ADD,
+    GW_BENCH_REDUCE, /* own elements and the payloads of GW_BENCH_PEERS, summed and encoded */
     GW_BENCH_OPS
 } gw_bench_op_t;
+
+enum { GW_BENCH_PEERS = 7 };
 
 /* One codec's work: buffers of `count` elements that all codecs of a run share. */
 typedef struct gw_bench_codec {
@@ -54,8 +57,10 @@ typedef struct gw_bench_codec {
     float *residual; /* count floats */
     uint8_t *frame;
     size_t capacity, length; /* of the frame; length: as it was written last */
-    uint64_t key;            /* of randomness: another one for each encoding */
-    size_t poisoned;         /* buckets of the last encoding */
+    uint8_t *peers;          /* GW_BENCH_PEERS + 1 payloads, of peer_room bytes each */
+    size_t peer_room, peer_length;
+    uint64_t key;    /* of randomness: another one for each encoding */
+    size_t poisoned; /* buckets of the last encoding */
 } gw_bench_codec_t;
 
 /* What a codec's row says. Rates are GB/s (1e9 bytes) of input, NAN where the codec has no such
@@ -69,9 +74,11 @@ typedef struct gw_bench_row {
     double rel_l2, max_err;
     double rel_l2_ef8; /* of the mean of 8 steps with feedback; NAN without */
     bool within;       /* every element is inside the codec's declared bound */
+    bool reduce_same;  /* one pass of reduce writes the bytes that its steps do */
 } gw_bench_row_t;
 
-/* Whether the codec has the operation: feedback may be missing or switched off. */
+/* Whether the codec has the operation: feedback may be missing or switched off, and few families
+ * reduce in one pass. */
 bool gw_bench_codec_has(const gw_bench_codec_t *bench, gw_bench_op_t op);
 
 /* Runs an operation once. Decoding reads the frame that was written last. */
@@ -82,5 +89,10 @@ gw_status_t gw_bench_codec_time(gw_bench_codec_t *bench, int repeats, gw_bench_r
 
 /* Size and errors, in binary64 against the source. GW_ERR_NO_MEMORY, or what the codec returned. */
 gw_status_t gw_bench_codec_check(gw_bench_codec_t *bench, gw_bench_row_t *row);
+
+/* GW_BENCH_REDUCE once, and whether it gives the bytes of its steps; the latter writes the peers'
+ * payloads first. */
+gw_status_t gw_bench_codec_reduce(gw_bench_codec_t *bench);
+gw_status_t gw_bench_codec_check_reduce(gw_bench_codec_t *bench, bool *same);
 
 #endif

@@ -147,5 +147,7 @@ static gw_status_t check_feedback(gw_bench_codec_t *b, gw_bench_row_t *row)
 gw_status_t gw_bench_codec_check(gw_bench_codec_t *b, gw_bench_row_t *row)
 {
     gw_status_t status = check_decoding(b, row);
+    if (status == GW_OK)
+        status = gw_bench_codec_check_reduce(b, &row->reduce_same);
     return status == GW_OK ? check_feedback(b, row) : status;
 }

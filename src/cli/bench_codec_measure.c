@@ -15,8 +15,11 @@ enum { REPEATS_MIN = 3 };
 
 bool gw_bench_codec_has(const gw_bench_codec_t *bench, gw_bench_op_t op)
 {
-    return op != GW_BENCH_ENCODE_EF || (bench->coder->family->flags & GW_CODEC_FEEDBACK &&
-                                        gw_coder_get(bench->coder, "ef", 1) != 0);
+    const gw_codec_t *family = bench->coder->family;
+    if (op == GW_BENCH_REDUCE)
+        return family->reduce != NULL;
+    return op != GW_BENCH_ENCODE_EF ||
+           (family->flags & GW_CODEC_FEEDBACK && gw_coder_get(bench->coder, "ef", 1) != 0);
 }
 
 gw_status_t gw_bench_codec_run(gw_bench_codec_t *b, gw_bench_op_t op)
@@ -32,6 +35,8 @@ gw_status_t gw_bench_codec_run(gw_bench_codec_t *b, gw_bench_op_t op)
         b->poisoned = in.poisoned;
         return status;
     }
+    if (op == GW_BENCH_REDUCE)
+        return gw_bench_codec_reduce(b);
     bool add = op == GW_BENCH_DECODE_ADD;
     gw_decode_t io = {.payload = b->frame,
                       .length = b->length,

@@ -44,6 +44,7 @@ for r in rows:
     for key in ("encode_gbps", "decode_gbps", "decode_add_gbps", "memcpy_gbps", "encode_x", "decode_x", "decode_add_x"):
         assert r[key] > 0, (key, r)
     assert abs(r["ratio"] * r["wire_bytes"] / r["bytes"] - 1) < 1e-5, r
+    assert (r["reduce7_gbps"] is None) == (r["reduce7_x"] is None), r
     assert (r["encode_ef_gbps"] is None) == (r["rel_l2_ef8"] is None) == (r["encode_ef_x"] is None), r
     assert r["elements"] * {"f32": 4, "f16": 2, "bf16": 2}[r["dtype"]] == r["bytes"], r
 assert eval(sys.argv[2]), (sys.argv[2], rows)
@@ -89,6 +90,7 @@ tap 'every family that info lists is there' rows "all({name.split(':')[0] for na
 tap 'q1 to q8 and raw are there' rows "{'raw', *('q%d' % bits for bits in range(1, 9))} <= {r['codec'] for r in rows}"
 tap 'lossless codecs have no error, lossy ones do' rows "all((r['rel_l2'] == 0) == (r['codec'].split(':')[0] in $lossless) for r in rows)"
 tap 'all of them keep their bound' rows "all(r['within_bound'] and r['poisoned_buckets'] == 0 for r in rows)"
+tap 'q4 sums and encodes in one pass' rows "all(r['reduce7_gbps'] > 0 for r in rows if r['codec'] == 'q4')"
 tap 'more bits, less error and more bytes' rows "(lambda q: all(a['rel_l2'] > b['rel_l2'] and a['wire_bytes'] < b['wire_bytes'] for a, b in zip(q, q[1:])))(sorted((r for r in rows if r['codec'] in ['q%d' % bits for bits in range(1, 9)]), key=lambda r: r['codec']))"
 tap 'feedback brings the mean of 8 steps nearer' rows "all(r['rel_l2_ef8'] < r['rel_l2'] for r in rows if r['rel_l2_ef8'] is not None)"
 tap 'all is the default' try 0 "${quick[@]}" --json
@@ -196,6 +198,7 @@ tap 'an element that is not written is caught' caught unwritten 'outside of the 
 tap 'a wrong decode-add is caught' caught add 'outside of the codec' --codec upper16
 tap 'finite data that count as poisoned are caught' caught poison 'outside of the codec' --codec upper16
 tap 'a codec that cannot decode its own frame is caught' caught refuse 'frame payload not valid' --codec upper16
+tap 'a reduce that is not the sum of its steps is caught' caught reduce 'writes other bytes than its steps' --codec upper16
 tap 'a family whose names are no codecs is caught' caught nameless "family upper lists 'upper16 and its like'"
 if [ "$(wc -w <<<"$tiers")" -gt 1 ]; then
     tap 'tiers that write different bytes are caught' caught tier 'write different bytes' --codec upper16 --kernels all
