@@ -133,6 +133,34 @@ in_tmp() {
 tap 'a file may be called normal' in_tmp 0 --data ./normal --codec q4 --repeat 1
 tap 'a file may be called normal: it is read' grep -q 'raw of 10000' "$gw_tmp/out"
 
+# Recorded gradients: of the demo's small task, and by the lines that bench/README.md gives.
+if /usr/bin/python3 -c 'import torch, numpy, mpi4py, sklearn' 2>/dev/null; then
+    record() {
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PYTHONDONTWRITEBYTECODE=1 \
+            "$GW_SOURCE/bench/record_gradients" --out "$gw_tmp/gradients" "$@"
+    }
+    recipe() {
+        sed -n '/^```python/,/^```/p' "$GW_SOURCE/bench/README.md" | sed '1d;$d' >"$gw_tmp/recipe.py"
+        cat >>"$gw_tmp/recipe.py" <<'PY'
+import sys
+model = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.Linear(40, 2)).bfloat16()
+model(torch.ones(5, 30).bfloat16()).sum().backward()
+record(model, sys.argv[1])
+PY
+        /usr/bin/python3 "$gw_tmp/recipe.py" "$gw_tmp/recipe.npy"
+    }
+    tap 'record_gradients' record --task digits --steps 1,3
+    tap 'record_gradients: what it wrote is measured' try 0 --data "$gw_tmp/gradients/digits-step3.npy" --codec q4 --repeat 1 --json
+    tap 'record_gradients: all elements, the error of real data' rows "rows[0]['elements'] == 64*512+512 + 512*512+512 + 512*10+10 and 0.02 < rows[0]['rel_l2'] < 0.5"
+    tap 'record_gradients: the steps differ' bash -c '! cmp -s "$0/digits-step1.npy" "$0/digits-step3.npy"' "$gw_tmp/gradients"
+    tap_fails 'record_gradients: no step 0' record --task digits --steps 0
+    tap "the README's recipe runs" recipe
+    tap "the README's recipe: what it wrote is measured" try 0 --data "$gw_tmp/recipe.npy" --codec q8 --repeat 1 --json
+    tap "the README's recipe: all elements" rows "rows[0]['elements'] == 30*40+40 + 40*2+2"
+else
+    tap_skip 'record_gradients' "no torch, mpi4py or sklearn for /usr/bin/python3"
+fi
+
 # What is refused, each with its sentence.
 head -c 39000 "$gw_tmp/g.npy" >"$gw_tmp/short.npy"
 head -c 50 "$gw_tmp/g.npy" >"$gw_tmp/stump.npy"
