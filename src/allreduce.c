@@ -42,12 +42,13 @@ static void count(gw_comm_t *comm, const gw_work_t *work, const gw__engine_figur
                               .wait_us = f->wait_us,
                               .time_us = f->time_us,
                               .poisoned = f->poisoned,
-                              .residual_resets =
-                                  comm->residuals.resets - comm->stats.residual_resets,
+                              .residual_resets = comm->residuals.resets - comm->resets_counted,
                               .failed = work->status != GW_OK,
+                              .failed_rank = comm->failed_rank,
+                              .error = comm->error,
                               .plan = gw__plan_kind_name(work->decision.plan)};
     entry.plain_bytes = plain_bytes(comm->size, entry.bytes);
-    gw__stats_add(&comm->stats, NULL, &entry);
+    comm->resets_counted += entry.residual_resets;
     gw__context_count(comm->context, comm->page, &entry);
 }
 
@@ -80,17 +81,18 @@ static gw_status_t turn_down(gw_comm_t *comm, const gw_call_t *call, gw_status_t
     if (!comm)
         return status;
     bool dead = comm->failed != GW_OK;
+    bool buffers = status == GW_ERR_INVALID && overlaps(call);
+    if (!dead)
+        snprintf(comm->error, sizeof comm->error, "all-reduce refused: %s",
+                 buffers ? "its send and receive buffers overlap" : gw_status_text(status));
     gw__stats_call_t entry = {.reason = dead ? GW_REASON_DISABLED : GW_REASON_UNSUPPORTED_CALL,
                               .bytes = call->count * gw_dtype_size(call->dtype),
-                              .failed = !dead};
-    gw__stats_add(&comm->stats, NULL, &entry);
+                              .failed = !dead,
+                              .failed_rank = -1,
+                              .error = comm->error};
     gw__context_count(comm->context, comm->page, &entry);
-    if (dead)
-        return status;
-    bool buffers = status == GW_ERR_INVALID && overlaps(call);
-    snprintf(comm->error, sizeof comm->error, "all-reduce refused: %s",
-             buffers ? "its send and receive buffers overlap" : gw_status_text(status));
-    gw__context_warn_once(comm->context, comm->error);
+    if (!dead)
+        gw__context_warn_once(comm->context, comm->error);
     return status;
 }
 

@@ -119,7 +119,7 @@ const char *gw_comm_describe(gw_comm_t *comm, int peer)
 
 void gw_comm_stats(const gw_comm_t *comm, gw_stats_t *out)
 {
-    *out = comm->stats;
+    gw__stats_page_read(comm->page, out);
 }
 
 gw_status_t gw_comm_timeline(gw_comm_t *comm, size_t events)

@@ -24,10 +24,10 @@ struct gw_comm {
     gw__engine_t engine;
     gw__queue_t queue;
     gw__residual_store_t residuals;
-    gw__stats_page_t *page; /* owned by the context's book; NULL when the book is full */
-    gw_stats_t stats;
-    uint64_t calls;     /* calls that went over the link */
-    gw_status_t failed; /* sticky */
+    gw__stats_page_t *page;  /* owned by the context's book; NULL: there was no memory */
+    uint64_t resets_counted; /* of the residual store, in the figures */
+    uint64_t calls;          /* calls that went over the link */
+    gw_status_t failed;      /* sticky */
     int failed_rank;
     char error[512];
     char *why; /* while the link is set up: takes the transport's first warning; else NULL */

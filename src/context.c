@@ -2,10 +2,10 @@
 /* The context: settings, log and statistics that the communicators of one rank share. */
 #include "context_internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "hash.h"
@@ -14,7 +14,47 @@
 /* All contexts, so that figures are written also when the program exits without freeing them. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static gw_context_t *all;
-static pid_t all_pid;
+
+/* The writer's: the figures as they are now. Tells once that the file cannot be written, and goes
+ * on: figures are no reason to stop a job. */
+static gw_status_t write_file(void *arg)
+{
+    gw_context_t *context = arg;
+    char *bytes = NULL;
+    size_t length = 0;
+    FILE *memory = open_memstream(&bytes, &length);
+    if (!memory)
+        return GW_ERR_NO_MEMORY;
+    pthread_mutex_lock(&context->lock);
+    gw_status_t status =
+        gw__stats_print(&context->stats, context->residual_bytes, context->residual_slots, memory);
+    int rank = context->stats.rank, size = context->stats.size;
+    pthread_mutex_unlock(&context->lock);
+    if (fclose(memory) != 0 && status == GW_OK)
+        status = GW_ERR_NO_MEMORY;
+    if (status == GW_OK)
+        status = gw__stats_replace(context->stats_file, rank, size, bytes, length);
+    if (status != GW_OK && !context->told_unwritable)
+        gw_context_log(context, GW_LOG_WARN, "GRADWIRE_STATS=%s: cannot be written: %s",
+                       context->settings.text[GW__SETTING_STATS],
+                       status == GW_ERR_IO ? strerror(errno) : gw_status_text(status));
+    context->told_unwritable = status != GW_OK;
+    free(bytes);
+    return status;
+}
+
+static gw_status_t open_stats(gw_context_t *context)
+{
+    const char *pattern = context->settings.text[GW__SETTING_STATS];
+    context->stats.size = 1;
+    if (!pattern[0])
+        return GW_OK;
+    context->stats_file = gw__stats_absolute(pattern);
+    if (!context->stats_file)
+        return GW_ERR_NO_MEMORY;
+    gw__stats_writer_init(&context->writer, write_file, context);
+    return GW_OK;
+}
 
 /* The rules of GRADWIRE_CONFIG. A long path is cut in front, so that there is room for the reason.
  */
@@ -52,9 +92,10 @@ gw_status_t gw_context_create(const gw_setting_t *overrides, size_t count, gw_co
     }
     if (!out || (count > 0 && !overrides))
         return GW_ERR_INVALID;
-    gw_context_t *context = calloc(1, sizeof *context);
+    gw_context_t *context = aligned_alloc(_Alignof(gw_context_t), sizeof *context);
     if (!context)
         return GW_ERR_NO_MEMORY;
+    memset(context, 0, sizeof *context);
     gw_status_t status = gw__settings_read(&context->settings, overrides, count, why, why_size);
     if (status == GW_OK)
         status = read_rules(context, why, why_size);
@@ -69,18 +110,23 @@ gw_status_t gw_context_create(const gw_setting_t *overrides, size_t count, gw_co
         status = GW_ERR_BAD_SETTING;
         goto undo_context;
     }
+    status = open_stats(context);
+    if (status != GW_OK) {
+        snprintf(why, why_size, "GRADWIRE_STATS: %s", gw_status_text(status));
+        goto undo_log;
+    }
     pthread_mutex_init(&context->lock, NULL);
-    context->stats.size = 1;
     if (context->settings.unknown[0])
         gw_context_log(context, GW_LOG_WARN, "unknown setting: %s", context->settings.unknown);
     pthread_mutex_lock(&all_lock);
     context->next = all;
     all = context;
-    all_pid = getpid();
     pthread_mutex_unlock(&all_lock);
     *out = context;
     return GW_OK;
 
+undo_log:
+    gw__log_close(&context->log);
 undo_context:
     gw__rules_free(&context->rules);
     free(context);
@@ -98,7 +144,9 @@ void gw_context_free(gw_context_t *context)
             break;
         }
     pthread_mutex_unlock(&all_lock);
-    gw_context_write_stats(context);
+    if (context->stats_file)
+        gw__stats_writer_close(&context->writer);
+    free(context->stats_file);
     gw__stats_book_clear(&context->stats);
     gw__pool_free(context->pool);
     gw__rules_free(&context->rules);
@@ -108,11 +156,11 @@ void gw_context_free(gw_context_t *context)
     free(context);
 }
 
-/* At exit: the last figures of contexts that nobody freed. Not in a forked child, whose figures are
- * copies. */
+/* At exit: the last figures of contexts that nobody freed. Those of a forked child are copies, and
+ * are not written. */
 __attribute__((destructor)) static void write_last_figures(void)
 {
-    if (!all || getpid() != all_pid || pthread_mutex_trylock(&all_lock) != 0)
+    if (!all || pthread_mutex_trylock(&all_lock) != 0)
         return;
     for (gw_context_t *c = all; c; c = c->next)
         gw_context_write_stats(c);
@@ -189,45 +237,41 @@ void gw_context_set_rank(gw_context_t *context, int rank, int size)
 void gw_context_stats(const gw_context_t *context, gw_stats_t *out)
 {
     pthread_mutex_lock((pthread_mutex_t *)&context->lock);
-    *out = context->stats.total;
+    gw__stats_sum(&context->stats, out);
     pthread_mutex_unlock((pthread_mutex_t *)&context->lock);
-}
-
-/* Tells once that the file cannot be written, and goes on: figures are no reason to stop a job. */
-static gw_status_t write_locked(gw_context_t *context)
-{
-    const char *pattern = context->settings.text[GW__SETTING_STATS];
-    gw_status_t status = pattern[0] ? gw__stats_write(&context->stats, pattern) : GW_OK;
-    if (status != GW_OK && !context->told_unwritable)
-        gw_context_log(context, GW_LOG_WARN, "GRADWIRE_STATS=%s: cannot be written", pattern);
-    context->told_unwritable = status != GW_OK;
-    return status;
 }
 
 gw_status_t gw_context_write_stats(gw_context_t *context)
 {
+    return context->stats_file ? gw__stats_writer_now(&context->writer) : GW_OK;
+}
+
+/* Notes what a call failed of. True when it is the first one of this communicator. */
+static bool note_failure(gw_context_t *context, gw__stats_page_t *page,
+                         const gw__stats_call_t *call)
+{
+    if (!page)
+        return atomic_load(&context->stats.loose.errors) == 1;
     pthread_mutex_lock(&context->lock);
-    gw_status_t status = write_locked(context);
+    page->failed_rank = call->error ? call->failed_rank : -1;
+    snprintf(page->error, sizeof page->error, "%s", call->error ? call->error : "");
     pthread_mutex_unlock(&context->lock);
-    return status;
+    return atomic_load(&page->counters.errors) == 1;
 }
 
 void gw__context_count(gw_context_t *context, gw__stats_page_t *page, const gw__stats_call_t *call)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    pthread_mutex_lock(&context->lock);
-    gw__stats_add(&context->stats.total, NULL, call);
-    if (page) {
-        gw__stats_add(&page->total, page->classes, call);
-        if (call->plan && call->compressed && !page->plan[0])
-            snprintf(page->plan, sizeof page->plan, "%s", call->plan);
-    }
-    if (context->settings.text[GW__SETTING_STATS][0] && now.tv_sec != context->stats.written) {
-        context->stats.written = now.tv_sec;
-        write_locked(context);
-    }
-    pthread_mutex_unlock(&context->lock);
+    if (page)
+        gw__stats_page_add(page, call);
+    else
+        gw__stats_loose_add(&context->stats, call);
+    bool first = call->failed && note_failure(context, page, call);
+    if (!context->stats_file)
+        return;
+    if (first)
+        gw__stats_writer_now(&context->writer);
+    else
+        gw__stats_writer_changed(&context->writer);
 }
 
 void gw_context_count_passed(gw_context_t *context, gw_reason_t reason)
@@ -254,8 +298,10 @@ bool gw__context_take_residual(gw_context_t *context, size_t bytes)
     pthread_mutex_lock(&context->lock);
     bool fits = bytes <= context->settings.residual_bytes &&
                 context->residual_bytes <= context->settings.residual_bytes - bytes;
-    if (fits)
+    if (fits) {
         context->residual_bytes += bytes;
+        context->residual_slots++;
+    }
     pthread_mutex_unlock(&context->lock);
     return fits;
 }
@@ -264,6 +310,7 @@ void gw__context_give_residual(gw_context_t *context, size_t bytes)
 {
     pthread_mutex_lock(&context->lock);
     context->residual_bytes -= bytes;
+    context->residual_slots--;
     pthread_mutex_unlock(&context->lock);
 }
 

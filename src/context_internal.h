@@ -14,6 +14,7 @@
 #include "rules.h"
 #include "settings.h"
 #include "stats.h"
+#include "stats_writer.h"
 
 enum { GW__TOLD = 32 };
 
@@ -24,20 +25,24 @@ struct gw_context {
     pthread_mutex_t lock;   /* of everything below */
     gw__stats_book_t stats; /* counters of the process and of its communicators */
     size_t residual_bytes;  /* held by the residual stores of all communicators */
+    size_t residual_slots;
     uint32_t comms_created;
-    bool told_unwritable;    /* the stats file could not be written, and the log says so */
     uint64_t told[GW__TOLD]; /* hashes of what was warned of once, the latest */
     unsigned told_count;
     gw_node_facts_t *facts; /* of this process, read on first need; NULL before */
     gw_status_t facts_status;
     char facts_why[256];
-    gw__speed_t speed;       /* of this rank, measured once */
-    gw__pool_t *pool;        /* made on first need */
+    gw__speed_t speed;         /* of this rank, measured once */
+    gw__pool_t *pool;          /* made on first need */
+    char *stats_file;          /* absolute, with %r; NULL: none is wanted */
+    gw__stats_writer_t writer; /* of that file; used only when one is wanted */
+    bool told_unwritable;    /* the file could not be written, and the log says so; the writer's */
     struct gw_context *next; /* all contexts of the process, for the last write at exit */
 };
 
-/* Counts one finished call in the context and, when given, on a communicator's page; writes the
- * stats file when the last write is a second old. Any thread. */
+/* Counts one finished call on a communicator's page, by one thread at a time, or without a page in
+ * the context. Takes no lock, unless the call failed. The stats file has it within a second, and
+ * the first failure of a communicator at once, as the process may be about to end. */
 void gw__context_count(gw_context_t *context, gw__stats_page_t *page, const gw__stats_call_t *call);
 
 /* This process's hardware facts, read once per context. On an error the sentence in `why`. Any
