@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all unit tests share: one main, counted skips, a small random generator. */
+/* What all unit tests share: one main, counted skips, random numbers. */
 #ifndef GW_TEST_H
 #define GW_TEST_H
 
@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "gw_random.h"
 
 /* A test that this machine cannot run: counted and named by tests/run. */
 static inline void gw_test_skip(const char *name, const char *reason)
@@ -26,24 +28,6 @@ static inline void gw_test_skip(const char *name, const char *reason)
         if (!(condition))                                                                          \
             ck_abort_msg(__VA_ARGS__);                                                             \
     } while (0)
-
-/* splitmix64: reproducible test data. */
-static inline uint64_t gw_test_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-/* Roughly normal, mean 0, deviation 1. */
-static inline float gw_test_normal(uint64_t *state)
-{
-    double sum = -6.0;
-    for (int i = 0; i < 12; i++)
-        sum += (double)(gw_test_random(state) >> 11) * 0x1p-53;
-    return (float)sum;
-}
 
 /* Runs one suite as the program's main does. */
 static inline int gw_test_main(Suite *suite)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Casts between binary32 and the 16-bit formats: exact rules, all patterns, all tiers. */
+/* Casts between binary32 and the 16-bit formats: exact rules on ref; test_kernel_check.c has tiers.
+ */
 #include "gw_test.h"
 
 #include <math.h>
 
 #include "bytes.h"
 #include "kernels.h"
-#include "test_quant_data.h"
 
 static const gw_cast_kernels_t *ref(void)
 {
@@ -118,96 +118,13 @@ START_TEST(narrowing_of_specials)
 }
 END_TEST
 
-/* ---- The tiers against the reference ------------------------------------------------------------
- */
-
-typedef void (*cast_fn)(const void *src, void *dst, size_t count);
-
-static void compare(cast_fn expected, cast_fn given, const uint8_t *src, size_t from, size_t to,
-                    size_t count, size_t offset)
-{
-    test_guarded_t in = test_guard(count * from, offset), a = test_guard(count * to, offset);
-    test_guarded_t b = test_guard(count * to, offset + 1);
-    memcpy(in.at, src, count * from);
-    expected(in.at, a.at, count);
-    given(in.at, b.at, count);
-    if (memcmp(a.at, b.at, count * to))
-        ck_abort_msg("casts of %zu elements differ", count);
-    test_release(in);
-    test_release(a);
-    test_release(b);
-}
-
-static const gw_cast_kernels_t *tier_under_test(int i, const char *test)
-{
-    const gw_kernels_t *tier = gw__kernels_of(gw__kernels_known((size_t)i));
-    if (!tier)
-        gw_test_skip(test, "this CPU lacks the tier");
-    return tier ? &tier->cast : NULL;
-}
-
-START_TEST(all_half_patterns_in_every_tier)
-{
-    static uint16_t all[65536];
-    const gw_cast_kernels_t *cast = tier_under_test(_i, "all_half_patterns_in_every_tier");
-    for (uint32_t h = 0; h < 65536; h++)
-        all[h] = (uint16_t)h;
-    if (!cast)
-        return;
-    compare(ref()->f16_to_f32, cast->f16_to_f32, (uint8_t *)all, 2, 4, 65536, 0);
-    compare(ref()->bf16_to_f32, cast->bf16_to_f32, (uint8_t *)all, 2, 4, 65536, 0);
-}
-END_TEST
-
-/* Every exponent with every rounding situation, and NaNs of all kinds. */
-START_TEST(narrowing_in_every_tier)
-{
-    static uint32_t x[1 << 16];
-    const gw_cast_kernels_t *cast = tier_under_test(_i, "narrowing_in_every_tier");
-    uint64_t seed = 1;
-    for (int round = 0; cast && round < 16; round++) {
-        for (uint32_t i = 0; i < 1 << 16; i++) {
-            uint32_t low = (uint32_t)gw_test_random(&seed);
-            x[i] = round < 8 ? low : i << 16 | (low & 1 ? 0x8000 : low & 2 ? 0x7FFF : low >> 16);
-            if (round > 11) /* ties of f16 */
-                x[i] = (x[i] & ~0x1FFFu) | 0x1000;
-        }
-        compare(ref()->f32_to_f16, cast->f32_to_f16, (uint8_t *)x, 4, 2, 1 << 16, 0);
-        compare(ref()->f32_to_bf16, cast->f32_to_bf16, (uint8_t *)x, 4, 2, 1 << 16, 0);
-    }
-}
-END_TEST
-
-START_TEST(every_tail_in_every_tier)
-{
-    static uint32_t x[80];
-    const gw_cast_kernels_t *cast = tier_under_test(_i, "every_tail_in_every_tier");
-    uint64_t seed = 1;
-    for (int i = 0; i < 80; i++)
-        x[i] = (uint32_t)gw_test_random(&seed);
-    for (size_t n = 0; cast && n <= 80; n++)
-        for (size_t offset = 0; offset < 3; offset++) {
-            compare(ref()->f32_to_f16, cast->f32_to_f16, (uint8_t *)x, 4, 2, n, offset);
-            compare(ref()->f32_to_bf16, cast->f32_to_bf16, (uint8_t *)x, 4, 2, n, offset);
-            compare(ref()->f16_to_f32, cast->f16_to_f32, (uint8_t *)x, 2, 4, n, offset);
-            compare(ref()->bf16_to_f32, cast->bf16_to_f32, (uint8_t *)x, 2, 4, n, offset);
-        }
-}
-END_TEST
-
 static Suite *suite(void)
 {
-    size_t known = 0;
-    while (gw__kernels_known(known))
-        known++;
     Suite *s = suite_create("cast");
     TCase *t = tcase_create("cast");
     tcase_add_loop_test(t, widening_is_exact, 0, 2);
     tcase_add_loop_test(t, narrowing_is_to_nearest_even, 0, 2);
     tcase_add_test(t, narrowing_of_specials);
-    tcase_add_loop_test(t, all_half_patterns_in_every_tier, 0, (int)known);
-    tcase_add_loop_test(t, narrowing_in_every_tier, 0, (int)known);
-    tcase_add_loop_test(t, every_tail_in_every_tier, 0, (int)known);
     suite_add_tcase(s, t);
     return s;
 }

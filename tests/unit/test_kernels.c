@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernel dispatch, the sum family, and independence from the caller's floating-point mode. */
+/* Kernel dispatch, what a sum is, and independence from the caller's floating-point mode. */
 #include "gw_test.h"
 
 #include <pthread.h>
@@ -105,59 +105,6 @@ END_TEST
  */
 
 enum { N = 1100 };
-
-static void special_values(float *x, uint64_t seed)
-{
-    static const uint32_t bits[] = {0x7F800000, 0xFF800000, 0x7FC12345, 0xFFC00001, 0x7F800001,
-                                    0x80000000, 0x00000001, 0x7F7FFFFF, 0xFF7FFFFF, 0x00800000};
-    for (int i = 0; i < N; i++) {
-        x[i] = test_lognormal(&seed);
-        if (gw_test_random(&seed) % 3 == 0)
-            gw__store32(&x[i], bits[gw_test_random(&seed) % (sizeof bits / sizeof *bits)]);
-    }
-}
-
-static void compare_sum(const gw_kernels_t *tier, size_t count, size_t offset, bool scale)
-{
-    static float a[N], b[N];
-    float expected[N];
-    test_guarded_t dst = test_guard(count * 4, offset * 4), src = test_guard(count * 4, offset);
-    special_values(a, count + offset);
-    special_values(b, count + offset + 1000);
-    memcpy(expected, a, sizeof a);
-    memcpy(dst.at, a, count * 4);
-    memcpy(src.at, b, count * 4);
-    if (scale) {
-        gw__kernels_of("ref")->sum.scale(expected, 0.3f, count);
-        tier->sum.scale((float *)(void *)dst.at, 0.3f, count);
-    } else {
-        gw__kernels_of("ref")->sum.add(expected, b, count);
-        tier->sum.add((float *)(void *)dst.at, src.at, count);
-    }
-    if (memcmp(dst.at, expected, count * 4))
-        ck_abort_msg("%s differs, count %zu offset %zu scale %d", tier->tier, count, offset, scale);
-    for (size_t i = 0; i < count; i++)
-        if (expected[i] != expected[i] && gw__load32(&expected[i]) != GW_NAN_BITS)
-            ck_abort_msg("a NaN of another pattern at %zu", i);
-    test_release(dst);
-    test_release(src);
-}
-
-START_TEST(sum_gives_the_bytes_of_ref)
-{
-    static const size_t counts[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 255, 1000, N};
-    const gw_kernels_t *tier = gw__kernels_of(gw__kernels_known((size_t)_i));
-    if (!tier) {
-        gw_test_skip("sum_gives_the_bytes_of_ref", "this CPU lacks the tier");
-        return;
-    }
-    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
-        for (size_t offset = 0; offset < 4; offset++) {
-            compare_sum(tier, counts[c], offset, false);
-            compare_sum(tier, counts[c], offset, true);
-        }
-}
-END_TEST
 
 START_TEST(sum_is_a_sum)
 {
@@ -268,9 +215,6 @@ END_TEST
 
 static Suite *suite(void)
 {
-    size_t known = 0;
-    while (gw__kernels_known(known))
-        known++;
     Suite *s = suite_create("kernels");
     TCase *t = tcase_create("kernels");
     tcase_add_test(t, tiers_are_listed_in_order);
@@ -278,7 +222,6 @@ static Suite *suite(void)
     tcase_add_test(t, known_but_absent_tiers_are_told_apart);
     tcase_add_test(t, forced_tier_runs);
     tcase_add_test(t, best_is_the_last_one);
-    tcase_add_loop_test(t, sum_gives_the_bytes_of_ref, 0, (int)known);
     tcase_add_test(t, sum_is_a_sum);
     tcase_add_test(t, switching_while_encoding);
     tcase_add_test(t, caller_mode_does_not_matter);
