@@ -115,6 +115,7 @@ static void explain(const char *mine, const char *common, int rank, int other, c
                     size_t size)
 {
     field_t a, b;
+    size_t before = strlen(why);
     for (const char *cursor = mine; next_field(&cursor, &a);) {
         bool there = find_field(common, &a, &b);
         if (there && goes_with(&a, &b))
@@ -128,6 +129,10 @@ static void explain(const char *mine, const char *common, int rank, int other, c
         if (!find_field(mine, &b, &a))
             append(why, size, "; rank %d does not have %.*s=%.*s of rank %d", rank,
                    (int)b.key_length, b.key, (int)b.value_length, b.value, other);
+    /* Only a text that no Gradwire makes: its fields twice, or in another order. */
+    if (strlen(why) == before)
+        append(why, size, "; rank %d writes its settings in another form than rank %d", rank,
+               other);
 }
 
 /* The first rank that has the text that most ranks have (the first such text on a tie), so that the

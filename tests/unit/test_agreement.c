@@ -103,6 +103,7 @@ START_TEST(texts_from_elsewhere_do_no_harm)
             const char *texts[] = {strange[i], strange[j], strange[i]};
             gw_status_t status = compare(texts, 3);
             ck_assert_int_eq(status, i == j ? GW_OK : GW_ERR_SETTINGS_DIFFER);
+            ck_assert_int_eq(why[0] == '\0', i == j);
         }
 }
 END_TEST
