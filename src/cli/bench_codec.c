@@ -224,9 +224,7 @@ static void *pages(size_t bytes)
     return whole < bytes ? NULL : aligned_alloc(4096, whole);
 }
 
-/* Refused before it is tried where it cannot fit: Linux would promise the memory and end the
- * process when it is used. */
-static int allocate(gw_bench_codec_t *bench, const coders_t *coders)
+static void choose_room(gw_bench_codec_t *bench, const coders_t *coders)
 {
     for (size_t i = 0; i < coders->count; i++) {
         size_t bound = gw_frame_bound(&coders->item[i], bench->dtype, bench->count);
@@ -234,24 +232,35 @@ static int allocate(gw_bench_codec_t *bench, const coders_t *coders)
         if (coders->item[i].family->reduce && bound > bench->peer_room)
             bench->peer_room = (bound + 4095) / 4096 * 4096;
     }
-    double need = (double)bench->bytes + (double)bench->capacity + 8.0 * (double)bench->count +
-                  (double)bench->peer_room * (GW_BENCH_PEERS + 1);
+}
+
+/* What does not fit is refused before it is tried: Linux would promise the memory and end the
+ * process when it is used. The peers' payloads are left out first. */
+static int allocate(gw_bench_codec_t *bench, const coders_t *coders)
+{
+    choose_room(bench, coders);
     double left = (double)memory_left();
-    bool fits = need < left;
-    if (fits) {
+    double need = (double)bench->bytes + (double)bench->capacity + 8.0 * (double)bench->count;
+    double peers = (double)bench->peer_room * (GW_BENCH_PEERS + 1);
+    if (need < left && need + peers >= left) {
+        complain(0,
+                 "own + %d is left out: with it %.1f GiB of memory are needed, and %.1f are free",
+                 GW_BENCH_PEERS, (need + peers) / 0x1p30, left / 0x1p30);
+        bench->peer_room = 0;
+    }
+    if (need < left) {
         bench->src = pages(bench->bytes);
         bench->out = pages(bench->count * sizeof *bench->out);
         bench->residual = pages(bench->count * sizeof *bench->residual);
         bench->frame = pages(bench->capacity);
-        bench->peers = pages(bench->peer_room * (GW_BENCH_PEERS + 1) + 1); /* 0 bytes may be NULL */
+        bench->peers = pages(bench->peer_room * (GW_BENCH_PEERS + 1) + 1); /* 0 may give NULL */
     }
     if (bench->src && bench->out && bench->residual && bench->frame && bench->peers)
         return 0;
-    return complain(
-        1,
-        "%zu bytes of input need %.1f GiB of memory, and %.1f GiB are free here; a smaller "
-        "--size is needed",
-        bench->bytes, need / 0x1p30, left / 0x1p30);
+    return complain(1,
+                    "%zu bytes of input need %.1f GiB of memory, and %.1f GiB are free here; a "
+                    "smaller --size is needed",
+                    bench->bytes, need / 0x1p30, left / 0x1p30);
 }
 
 static void release(gw_bench_codec_t *bench)

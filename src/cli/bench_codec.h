@@ -56,11 +56,11 @@ typedef struct gw_bench_codec {
     float *out;      /* room for count floats: what is decoded, and where memcpy copies to */
     float *residual; /* count floats */
     uint8_t *frame;
-    size_t capacity, length; /* of the frame; length: as it was written last */
-    uint8_t *peers;          /* GW_BENCH_PEERS + 1 payloads, of peer_room bytes each */
-    size_t peer_room, peer_length;
-    uint64_t key;    /* of randomness: another one for each encoding */
-    size_t poisoned; /* buckets of the last encoding */
+    size_t capacity, length;       /* of the frame; length: as it was written last */
+    uint8_t *peers;                /* GW_BENCH_PEERS + 1 payloads, of peer_room bytes each */
+    size_t peer_room, peer_length; /* peer_room 0: no memory for them */
+    uint64_t key;                  /* of randomness: another one for each encoding */
+    size_t poisoned;               /* buckets of the last encoding */
 } gw_bench_codec_t;
 
 /* What a codec's row says. Rates are GB/s (1e9 bytes) of input, NAN where the codec has no such
@@ -78,7 +78,7 @@ typedef struct gw_bench_row {
 } gw_bench_row_t;
 
 /* Whether the codec has the operation: feedback may be missing or switched off, and few families
- * reduce in one pass. */
+ * reduce in one pass, for which there may be no room. */
 bool gw_bench_codec_has(const gw_bench_codec_t *bench, gw_bench_op_t op);
 
 /* Runs an operation once. Decoding reads the frame that was written last. */

@@ -17,7 +17,7 @@ bool gw_bench_codec_has(const gw_bench_codec_t *bench, gw_bench_op_t op)
 {
     const gw_codec_t *family = bench->coder->family;
     if (op == GW_BENCH_REDUCE)
-        return family->reduce != NULL;
+        return family->reduce != NULL && bench->peer_room > 0;
     return op != GW_BENCH_ENCODE_EF ||
            (family->flags & GW_CODEC_FEEDBACK && gw_coder_get(bench->coder, "ef", 1) != 0);
 }
