@@ -75,6 +75,7 @@ const char *gw__pmpi_bind(void);
     X(context_log)                                                                                 \
     X(context_agreement)                                                                           \
     X(context_count_passed)                                                                        \
+    X(context_write_stats)                                                                         \
     X(context_set_rank)                                                                            \
     X(agreement_compare)                                                                           \
     X(decide)                                                                                      \
@@ -129,6 +130,8 @@ bool gw__job_prepare(void);
 void gw__job_start(void);
 /* Before the real MPI_Finalize. */
 void gw__job_finish(void);
+/* Before the real MPI_Abort, from any thread or handler: writes the figures, in 2 s or not. */
+void gw__job_abort(void);
 
 /* A warning on stderr, for as long as there is no context with a log. */
 void gw__warn(const char *format, ...) GW_PRINTF(1, 2);

@@ -123,6 +123,12 @@ void gw__job_start(void)
     atomic_store_explicit(&active, true, memory_order_release);
 }
 
+void gw__job_abort(void)
+{
+    if (gw__job_active())
+        gw__library.context_write_stats(gw__job.context);
+}
+
 void gw__job_finish(void)
 {
     if (!atomic_exchange(&active, false))

@@ -52,6 +52,17 @@ WRAPPED int MPI_Finalize(void)
     return rc;
 }
 
+/* The process may end inside, without the exit handlers that write the figures otherwise. */
+WRAPPED int MPI_Abort(MPI_Comm comm, int code)
+{
+    static gw__link_t link = {.name = "MPI_Abort"};
+    static __thread bool nested;
+    int rc;
+    gw__job_abort();
+    HAND_OVER(rc, &link, nested, MPI_Abort, comm, code);
+    return rc;
+}
+
 /* MPI deletes our attribute under a lock of all its attributes, and closing may wait for peers:
  * close first. */
 static void close_comm(const MPI_Comm *comm)

@@ -12,7 +12,7 @@ equal "libgradwire needs libc, libm, pthread and hwloc only" "" \
     "$(needed "$library" | tr ' ' '\n' | grep -vE '^(lib(c|m|pthread|dl)\.so\.[0-9]+|libhwloc\.so\.[0-9]+|ld-linux.*)?$')"
 lacks "the shim has no unresolved MPI symbol" "$(nm -D --undefined-only "$shim")" '(MPI_|mpi_)'
 equal "the shim exports what it wraps, no more" \
-    "$(printf '%s\n' MPI_Allreduce MPI_Comm_disconnect MPI_Comm_free MPI_Finalize MPI_Init MPI_Init_thread)" \
+    "$(printf '%s\n' MPI_Abort MPI_Allreduce MPI_Comm_disconnect MPI_Comm_free MPI_Finalize MPI_Init MPI_Init_thread)" \
     "$(exported "$shim")"
 equal "libgradwire exports gw_ names only" "" "$(exported "$library" | grep -vE '^gw_[a-z0-9]')"
 # The compiler's own start-up files put one entry into each of the two arrays.
