@@ -1,15 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Making a communicator. Steps of one all-gather each, which every rank reaches whatever went wrong
- * on it, so that all return the same status: settings; facts; addresses' lengths; addresses; what
- * became of connecting; of greeting.
+ * on it, so that all return the same status: settings; facts and parts of the secret; addresses'
+ * lengths; addresses; what became of connecting; of greeting.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "comm_internal.h"
 #include "comm_peers.h"
+#include "hash.h"
+
+/* Ranks of one node with the same value see each other's processes and segments of memory. */
+static uint64_t memory_space(void)
+{
+    static const char *const paths[] = {"/proc/self/ns/ipc", "/proc/self/ns/pid",
+                                        "/proc/self/ns/user"};
+    uint64_t all = 0;
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        char text[64] = "";
+        if (readlink(paths[i], text, sizeof text - 1) <= 0)
+            return 0;
+        all = gw__mix64(all ^ gw__hash_text(text));
+    }
+    return all;
+}
+
+static bool same_memory(const gw__hello_t *all, int size)
+{
+    bool same = all[0].memory != 0;
+    for (int i = 1; i < size; i++)
+        same = same && all[i].memory == all[0].memory;
+    return same;
+}
 
 static void prepare_hello(gw_comm_t *comm, const gw_comm_params_t *params, gw__hello_t *hello)
 {
@@ -20,8 +45,12 @@ static void prepare_hello(gw_comm_t *comm, const gw_comm_params_t *params, gw__h
     if (params->name)
         snprintf(hello->name, sizeof hello->name, "%s", params->name);
     hello->speed = gw__context_speed(comm->context);
+    hello->memory = memory_space();
+    hello->status = gw__secret_draw(hello->secret, sizeof hello->secret);
+    if (hello->status != GW_OK)
+        snprintf(hello->why, sizeof hello->why, "the kernel gives no random bytes");
     /* The threads of a loopback have no need of a network. */
-    if (!params->transport_arg)
+    else if (!params->transport_arg)
         hello->status =
             gw__context_facts(comm->context, &hello->facts, hello->why, sizeof hello->why);
 }
@@ -65,8 +94,18 @@ static void collect_no_more(gw_comm_t *comm, gw_status_t status)
     comm->why = NULL;
 }
 
+/* Nobody who is not given all parts knows it, and it is as random as the best of them. */
+static void join_secret(const gw__hello_t *all, int size, uint8_t secret[GW__SECRET_BYTES])
+{
+    memset(secret, 0, GW__SECRET_BYTES);
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < GW__SECRET_BYTES; j++)
+            secret[j] ^= all[i].secret[j];
+}
+
 static gw_status_t open_link(gw_comm_t *comm, const gw_comm_params_t *params,
-                             const gw__hello_t *all, char *why, size_t why_size)
+                             const gw__hello_t *all, const uint8_t secret[GW__SECRET_BYTES],
+                             char *why, size_t why_size)
 {
     const char *wanted =
         params->transport ? params->transport : comm->context->settings.text[GW__SETTING_TRANSPORT];
@@ -83,6 +122,8 @@ static gw_status_t open_link(gw_comm_t *comm, const gw_comm_params_t *params,
                              .port_min = comm->context->settings.port_min,
                              .port_max = comm->context->settings.port_max,
                              .timeout = comm->context->settings.timeout,
+                             .guard = comm->context->settings.guard,
+                             .secret = secret + GW__SECRET_BYTES - GW_TRANSPORT_SECRET,
                              .arg = params->transport_arg,
                              .log = take_log,
                              .log_arg = comm,
@@ -92,6 +133,7 @@ static gw_status_t open_link(gw_comm_t *comm, const gw_comm_params_t *params,
                                   sizeof device, why, why_size);
     if (device[0])
         link.devices = device;
+    link.one_memory = link.one_node && same_memory(all, comm->size);
     if (status == GW_OK)
         status = comm->transport->open(&link, &comm->link);
     if (status != GW_OK && !why[0])
@@ -110,7 +152,8 @@ static gw_status_t agree(gw_comm_t *comm, const gw_comm_params_t *params, gw__ou
 }
 
 static gw_status_t exchange_addresses(gw_comm_t *comm, const gw_comm_params_t *params,
-                                      const void *mine, const gw__outcome_t *lengths)
+                                      const uint8_t secret[GW__SECRET_BYTES], const void *mine,
+                                      const gw__outcome_t *lengths)
 {
     size_t longest = 1, size = (size_t)comm->size;
     for (int i = 0; i < comm->size; i++)
@@ -136,7 +179,7 @@ static gw_status_t exchange_addresses(gw_comm_t *comm, const gw_comm_params_t *p
     status = agree(comm, params, &result, results);
     if (status != GW_OK)
         goto done;
-    result.status = gw__comm_greet(comm, result.why, sizeof result.why);
+    result.status = gw__comm_greet(comm, secret, result.why, sizeof result.why);
     status = agree(comm, params, &result, results);
 done:
     free(results);
@@ -148,12 +191,13 @@ done:
 static gw_status_t connect_link(gw_comm_t *comm, const gw_comm_params_t *params,
                                 const gw__hello_t *hellos)
 {
-    uint8_t address[GW_TRANSPORT_ADDRESS_MAX];
+    uint8_t address[GW_TRANSPORT_ADDRESS_MAX], secret[GW__SECRET_BYTES];
     gw__outcome_t mine = {0}, *all = calloc((size_t)comm->size, sizeof *all);
     if (!all)
         return GW_ERR_NO_MEMORY;
+    join_secret(hellos, comm->size, secret);
     collect(comm, mine.why, sizeof mine.why);
-    mine.status = open_link(comm, params, hellos, mine.why, sizeof mine.why);
+    mine.status = open_link(comm, params, hellos, secret, mine.why, sizeof mine.why);
     size_t length = sizeof address;
     if (mine.status == GW_OK)
         mine.status = comm->transport->address(comm->link, address, &length);
@@ -161,7 +205,7 @@ static gw_status_t connect_link(gw_comm_t *comm, const gw_comm_params_t *params,
     mine.address_length = mine.status == GW_OK ? (uint32_t)length : 0;
     gw_status_t status = agree(comm, params, &mine, all);
     if (status == GW_OK)
-        status = exchange_addresses(comm, params, address, all);
+        status = exchange_addresses(comm, params, secret, address, all);
     free(all);
     return status;
 }

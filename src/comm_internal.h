@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "pace.h"
 #include "residual.h"
+#include "secret.h"
 #include "work.h"
 
 struct gw_comm {
@@ -43,10 +44,12 @@ struct gw_comm {
 gw_status_t gw__comm_connect(gw_comm_t *comm, const gw_comm_params_t *params);
 
 /*
- * Opens the connections to all peers by greeting each of them. A route that does not carry messages
- * shows here, where all ranks can still agree to go without, and not in the middle of the first
- * call. Bounded by GRADWIRE_TIMEOUT.
+ * Opens the connections to all peers by greeting each of them, and lets both sides prove that they
+ * know `secret`. A route that does not carry messages shows here, where all ranks can still agree
+ * to go without, and not in the middle of the first call. Then closes the transport to newcomers.
+ * Bounded by GRADWIRE_TIMEOUT. GW_ERR_PEER_REFUSED: the peer at the other end is not the rank.
  */
-gw_status_t gw__comm_greet(gw_comm_t *comm, char *why, size_t why_size);
+gw_status_t gw__comm_greet(gw_comm_t *comm, const uint8_t secret[GW__SECRET_BYTES], char *why,
+                           size_t why_size);
 
 #endif

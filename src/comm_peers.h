@@ -8,6 +8,7 @@
 #include <gradwire/topology.h>
 
 #include "pace.h"
+#include "secret.h"
 
 enum { GW__COMM_NAME_MAX = 64 };
 
@@ -27,7 +28,9 @@ typedef struct gw__hello {
     uint32_t comms_created;
     char name[GW__COMM_NAME_MAX]; /* rank 0's counts for all */
     char why[256];
-    gw__speed_t speed; /* any values are safe */
+    gw__speed_t speed;                /* any values are safe */
+    uint8_t secret[GW__SECRET_BYTES]; /* this rank's part of it */
+    uint64_t memory; /* hash of the namespaces that bound shared memory; 0: not known */
     gw_node_facts_t facts;
 } gw__hello_t;
 

@@ -44,6 +44,9 @@ typedef enum gw__plan_setting {
       "transport fault: what goes wrong, like over=ucx,drop=0.01,kill=2@100")                      \
     X(INTERFACES, "GRADWIRE_INTERFACES", "", "list",                                               \
       "network interfaces or CIDR ranges to use, comma separated; after ^ to avoid")               \
+    X(GUARD, "GRADWIRE_GUARD", "on", "off|on",                                                     \
+      "listening ports take connections from the job's hosts only, and only while communicators "  \
+      "are made")                                                                                  \
     X(PORTS, "GRADWIRE_PORTS", "", "MIN-MAX", "TCP ports to listen on; empty: any")                \
     X(TIMEOUT, "GRADWIRE_TIMEOUT", "60", "seconds",                                                \
       "silence of a peer that has entered a call, connect, close")                                 \
@@ -72,6 +75,7 @@ typedef struct gw__settings {
     double timeout;
     bool disabled;
     bool checksum;
+    bool guard;
     int threads;            /* -1: auto */
     int port_min, port_max; /* 0, 0: any */
     char unknown[256]; /* GRADWIRE_* names of the environment that no setting has, with suggestions

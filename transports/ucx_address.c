@@ -3,7 +3,10 @@
  * before UCX sees it. */
 #include "ucx_internal.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +15,8 @@
 /*
  * Layout, little-endian:
  *     0  magic "GWUX"
- *     4  revision, 2 bytes; 6 bytes zero
+ *     4  revision, 2 bytes
+ *     6  number of sources, 2 bytes; 65535: too many to tell. 4 bytes zero
  *    12  rank
  *    16  size of the communicator
  *    20  bytes of the worker address
@@ -22,10 +26,12 @@
  *    44  flags: 1 = can use shared memory; 4 bytes
  *    48  hash of everything else
  *    56  worker address
+ *    ..  sources: addresses of this host, from any of which this rank may connect; 17 bytes each
  */
 enum {
     AT_MAGIC = 0,
     AT_REVISION = 4,
+    AT_SOURCES = 6,
     AT_RANK = 12,
     AT_SIZE = 16,
     AT_LENGTH = 20,
@@ -34,10 +40,13 @@ enum {
     AT_PID_SPACE = 36,
     AT_FLAGS = 44,
     AT_HASH = 48,
-    HEADER = 56
+    HEADER = 56,
+    SOURCE = 17,
+    SOURCES_MAX = 32,
+    ANYWHERE = 65535
 };
 #define MAGIC              0x58555747u
-#define REVISION           1
+#define REVISION           2
 #define FLAG_SHARED_MEMORY 1u
 
 static void put(unsigned char *at, uint64_t value, int bytes)
@@ -90,6 +99,56 @@ static uint64_t pid_space(void)
     return got > 0 ? hash(UINT64_C(0xcbf29ce484222325), text, (size_t)got) : 0;
 }
 
+/* The source of one interface address; false for those from which no other host is reached. */
+static bool source_of(const struct ifaddrs *entry, ucx_source_t *out)
+{
+    if (!entry->ifa_addr || entry->ifa_flags & IFF_LOOPBACK)
+        return false;
+    memset(out, 0, sizeof(*out));
+    if (entry->ifa_addr->sa_family == AF_INET) {
+        out->family = 4;
+        memcpy(out->addr, &((const struct sockaddr_in *)(const void *)entry->ifa_addr)->sin_addr,
+               4);
+    } else if (entry->ifa_addr->sa_family == AF_INET6) {
+        out->family = 6;
+        memcpy(out->addr, &((const struct sockaddr_in6 *)(const void *)entry->ifa_addr)->sin6_addr,
+               16);
+    }
+    return out->family != 0;
+}
+
+static bool known_source(const unsigned char *list, int count, const ucx_source_t *source)
+{
+    for (int i = 0; i < count; i++)
+        if (list[i * SOURCE] == source->family &&
+            !memcmp(list + i * SOURCE + 1, source->addr, sizeof(source->addr)))
+            return true;
+    return false;
+}
+
+/* All addresses of this host, for UCX binds none when it connects; ANYWHERE when that cannot be
+ * told. */
+static int list_sources(unsigned char list[SOURCES_MAX * SOURCE])
+{
+    struct ifaddrs *all;
+    ucx_source_t source;
+    int count = 0;
+    if (getifaddrs(&all) != 0)
+        return ANYWHERE;
+    for (const struct ifaddrs *entry = all; entry && count != ANYWHERE; entry = entry->ifa_next) {
+        if (!source_of(entry, &source) || known_source(list, count, &source))
+            continue;
+        if (count == SOURCES_MAX) {
+            count = ANYWHERE;
+            continue;
+        }
+        list[count * SOURCE] = source.family;
+        memcpy(list + count++ * SOURCE + 1, source.addr, sizeof(source.addr));
+    }
+    freeifaddrs(all);
+    return count;
+}
+
 gw_status_t gw__ucx_address_pack(gw_link_t *link, void *out, size_t *length)
 {
     ucp_address_t *worker;
@@ -99,12 +158,15 @@ gw_status_t gw__ucx_address_pack(gw_link_t *link, void *out, size_t *length)
     ucs_status_t status = ucp_worker_get_address(link->worker, &worker, &size);
     if (status != UCS_OK)
         return gw__ucx_status(status);
-    *length = HEADER + size;
-    unsigned char *to = out;
-    if (room >= HEADER + size) {
+    unsigned char *to = out, sources[SOURCES_MAX * SOURCE];
+    int count = list_sources(sources);
+    size_t tail = count == ANYWHERE ? 0 : (size_t)count * SOURCE;
+    *length = HEADER + size + tail;
+    if (room >= *length) {
         memset(to, 0, HEADER);
         put(to + AT_MAGIC, MAGIC, 4);
         put(to + AT_REVISION, REVISION, 2);
+        put(to + AT_SOURCES, (uint64_t)count, 2);
         put(to + AT_RANK, (uint64_t)link->params.rank, 4);
         put(to + AT_SIZE, (uint64_t)link->params.size, 4);
         put(to + AT_LENGTH, size, 4);
@@ -113,10 +175,17 @@ gw_status_t gw__ucx_address_pack(gw_link_t *link, void *out, size_t *length)
         put(to + AT_PID_SPACE, pid_space(), 8);
         put(to + AT_FLAGS, link->context->shared_memory ? FLAG_SHARED_MEMORY : 0, 4);
         memcpy(to + HEADER, worker, size);
-        put(to + AT_HASH, hash_address(to, HEADER + size), 8);
+        memcpy(to + HEADER + size, sources, tail);
+        put(to + AT_HASH, hash_address(to, *length), 8);
     }
     ucp_worker_release_address(link->worker, worker);
     return room < *length ? GW_ERR_NO_SPACE : GW_OK;
+}
+
+static size_t sources_of(const unsigned char *from)
+{
+    size_t count = (size_t)get(from + AT_SOURCES, 2);
+    return count == ANYWHERE ? 0 : count;
 }
 
 /* Why an address cannot be used, or NULL. */
@@ -129,7 +198,8 @@ static const char *defect(const gw_link_t *link, int rank, const gw_address_t *a
         return "is none of Gradwire's UCX transport";
     if (get(from + AT_REVISION, 2) != REVISION)
         return "is of another revision";
-    if (get(from + AT_LENGTH, 4) != address->length - HEADER || address->length == HEADER)
+    if (get(from + AT_LENGTH, 4) == 0 ||
+        get(from + AT_LENGTH, 4) + sources_of(from) * SOURCE != address->length - HEADER)
         return "is truncated";
     if (get(from + AT_HASH, 8) != hash_address(from, address->length))
         return "was damaged on its way";
@@ -155,6 +225,60 @@ static void peer_fill(gw_link_t *link, int rank, const unsigned char *from, unsi
         peer->watch = gw__ucx_watch(pid);
 }
 
+static void read_source(const unsigned char *address, size_t i, ucx_source_t *out)
+{
+    const unsigned char *at = address + HEADER + get(address + AT_LENGTH, 4) + i * SOURCE;
+    out->family = at[0];
+    memcpy(out->addr, at + 1, sizeof(out->addr));
+}
+
+/* Whether a rank shares our host: by name, or because it has the very same addresses. */
+static bool on_this_host(const gw_link_t *link, const unsigned char *own, const unsigned char *from)
+{
+    size_t count = sources_of(own);
+    return link->params.one_node || get(from + AT_NODE, 8) == node_id() ||
+           (count > 0 && count == sources_of(from) &&
+            !memcmp(own + HEADER + get(own + AT_LENGTH, 4),
+                    from + HEADER + get(from + AT_LENGTH, 4), count * SOURCE));
+}
+
+/* Adds where a peer comes from. From another host nobody comes with an address that we have too,
+ * like that of a bridge for containers. */
+static void add_sources(ucx_guard_t *guard, const unsigned char *own, const unsigned char *from,
+                        bool local)
+{
+    ucx_source_t source;
+    for (size_t i = 0; i < sources_of(from); i++) {
+        read_source(from, i, &source);
+        if (local ||
+            !known_source(own + HEADER + get(own + AT_LENGTH, 4), (int)sources_of(own), &source))
+            guard->sources[guard->source_count++] = source;
+    }
+    guard->loopback |= local;
+}
+
+/* Lets those in that come from where the peers are. */
+static void guard_open(gw_link_t *link, const gw_address_t *addresses)
+{
+    ucx_guard_t *guard = &link->guard;
+    const unsigned char *own = addresses[link->params.rank].bytes;
+    size_t total = 0;
+    bool anywhere = false;
+    for (int i = 0; i < link->params.size; i++)
+        total += sources_of(addresses[i].bytes);
+    guard->sources = calloc(total + 1, sizeof(*guard->sources));
+    for (int i = 0; guard->sources && i < link->params.size; i++) {
+        const unsigned char *from = addresses[i].bytes;
+        if (i == link->params.rank)
+            continue;
+        anywhere |= get(from + AT_SOURCES, 2) == ANYWHERE;
+        add_sources(guard, own, from, on_this_host(link, own, from));
+    }
+    if (anywhere || !guard->sources)
+        guard->source_count = -1;
+    gw__ucx_guard_open(link);
+}
+
 gw_status_t gw__ucx_address_unpack(gw_link_t *link, const gw_address_t *addresses)
 {
     size_t total = 0;
@@ -167,7 +291,7 @@ gw_status_t gw__ucx_address_unpack(gw_link_t *link, const gw_address_t *addresse
                              what);
             return GW_ERR_UNREACHABLE;
         }
-        total += addresses[i].length - HEADER;
+        total += (size_t)get((const unsigned char *)addresses[i].bytes + AT_LENGTH, 4);
     }
     /* UCX reads worker addresses in place and keeps no copy. */
     unsigned char *memory = malloc(total);
@@ -176,7 +300,9 @@ gw_status_t gw__ucx_address_unpack(gw_link_t *link, const gw_address_t *addresse
     link->addresses = memory;
     for (int i = 0; i < link->params.size; i++) {
         peer_fill(link, i, addresses[i].bytes, memory);
-        memory += addresses[i].length - HEADER;
+        memory += get((const unsigned char *)addresses[i].bytes + AT_LENGTH, 4);
     }
+    if (link->params.guard)
+        guard_open(link, addresses);
     return GW_OK;
 }

@@ -3,6 +3,7 @@
  * status codes. */
 #include "ucx_internal.h"
 
+#include <net/if.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,12 +119,27 @@ static void configure_tcp(ucp_config_t *config)
     prefer_tcp(config, "TCP_CONN_NB", "y"); /* else making an endpoint waits for the peer's host */
 }
 
-static void configure(ucp_config_t *config, const gw_link_params_t *params)
+/* Whether TCP is left out: ranks that share memory need no port that others could connect to. */
+static bool leaves_tcp_out(const gw_link_params_t *params)
+{
+    return params->one_memory && !user_has_set("TLS");
+}
+
+/* The interfaces to use; NULL: UCX's choice. Ranks of one node need no other than the loopback. */
+static const char *devices_of(const gw_link_params_t *params)
+{
+    bool loopback = params->one_node && !params->devices && if_nametoindex("lo") > 0;
+    return loopback ? "lo" : params->devices;
+}
+
+static void configure(ucp_config_t *config, const gw_link_params_t *params, bool tcp)
 {
     char ports[32];
     snprintf(ports, sizeof(ports), "%d-%d", params->port_min, params->port_max);
-    if (params->devices)
-        prefer(config, "NET_DEVICES", params->devices);
+    if (!tcp)
+        prefer(config, "TLS", "^tcp");
+    else if (devices_of(params))
+        prefer(config, "NET_DEVICES", devices_of(params));
     if (params->port_max > 0)
         prefer_tcp(config, "TCP_PORT_RANGE", ports);
     configure_tcp(config);
@@ -186,13 +202,13 @@ static gw_status_t refuse_status(const gw_link_params_t *params, ucs_status_t st
     return refuse(params, gw__ucx_status(status), what, text);
 }
 
-static gw_status_t context_init(ucx_context_t *context, const gw_link_params_t *params)
+static gw_status_t context_init(ucx_context_t *context, const gw_link_params_t *params, bool tcp)
 {
     ucp_config_t *config;
     ucs_status_t status = ucp_config_read("GRADWIRE", NULL, &config);
     if (status != UCS_OK)
         return refuse_status(params, status, "cannot read its settings");
-    configure(config, params);
+    configure(config, params, tcp);
     ucp_params_t wanted = {.field_mask = UCP_PARAM_FIELD_FEATURES |
                                          UCP_PARAM_FIELD_MT_WORKERS_SHARED |
                                          UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
@@ -205,18 +221,23 @@ static gw_status_t context_init(ucx_context_t *context, const gw_link_params_t *
     if (status != UCS_OK)
         return refuse_status(params, status, "no context");
     gw_status_t result = context_check(context, params);
-    if (result != GW_OK)
-        ucp_cleanup(context->ucp);
-    return result;
+    if (result != GW_OK || tcp || context->shared_memory) {
+        if (result != GW_OK)
+            ucp_cleanup(context->ucp);
+        return result;
+    }
+    ucp_cleanup(context->ucp); /* this UCX has no shared memory: ranks need TCP */
+    return context_init(context, params, true);
 }
 
 static char *context_key(const gw_link_params_t *params)
 {
-    const char *devices = params->devices ? params->devices : "";
-    size_t size = strlen(devices) + 32;
+    const char *devices = devices_of(params) ? devices_of(params) : "";
+    size_t size = strlen(devices) + 48;
     char *key = malloc(size);
     if (key)
-        snprintf(key, size, "%d-%d %s", params->port_min, params->port_max, devices);
+        snprintf(key, size, "%d-%d %s%s", params->port_min, params->port_max,
+                 leaves_tcp_out(params) ? "no tcp " : "", devices);
     return key;
 }
 
@@ -240,7 +261,8 @@ gw_status_t gw__ucx_context_get(const gw_link_params_t *params, ucx_context_t **
         free(key);
     } else {
         context = calloc(1, sizeof(*context));
-        status = context ? context_init(context, params) : GW_ERR_NO_MEMORY;
+        status =
+            context ? context_init(context, params, !leaves_tcp_out(params)) : GW_ERR_NO_MEMORY;
         if (status != GW_OK)
             goto fail;
         context->key = key;

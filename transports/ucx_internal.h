@@ -5,6 +5,9 @@
 
 #include <gradwire/transport.h>
 
+#include "ucx_filter.h"
+
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <ucp/api/ucp.h>
 
@@ -48,8 +51,33 @@ struct ucx_peer {
     char carrier[64];
 };
 
+enum {
+    GW__UCX_LISTENERS_MAX = 16,     /* listening sockets of one worker that are guarded */
+    GW__UCX_LISTENERS_BEFORE = 1024 /* those of the program that are remembered meanwhile */
+};
+
+typedef struct ucx_listener {
+    int fd;
+    struct sockaddr_storage address;
+} ucx_listener_t;
+
+/* What keeps strangers from the listening sockets of a link. ucx_guard.c */
+typedef struct ucx_guard {
+    ucx_listener_t listener[GW__UCX_LISTENERS_MAX];
+    int count;
+    struct sockaddr_storage *before; /* listening sockets there were before the worker */
+    int before_count;
+    ucx_source_t *sources; /* where peers come from */
+    int source_count;      /* -1: anywhere */
+    bool loopback;         /* some peer is on this host */
+    bool undecided;        /* after sealing: some connection may be a peer's or a stranger's */
+    uint64_t patience;     /* ... until then, ns */
+} ucx_guard_t;
+
 struct gw_link {
     gw_link_params_t params;
+    uint64_t tag_key; /* part of all tags: strangers cannot guess it */
+    ucx_guard_t guard;
     char *devices; /* a copy of params.devices, or NULL */
     pid_t pid;
     ucx_context_t *context;
@@ -81,6 +109,20 @@ void gw__ucx_context_put(ucx_context_t *context);
 /* This rank's address for others, and the check of what others sent. ucx_address.c */
 gw_status_t gw__ucx_address_pack(gw_link_t *link, void *out, size_t *length);
 gw_status_t gw__ucx_address_unpack(gw_link_t *link, const gw_address_t *addresses);
+
+/*
+ * The guard, in the order of its use: before the worker is made; after that, when it closes the
+ * ports; when peers may connect, with `sources` and `loopback` filled; when all have. What fails is
+ * logged: a port that cannot be guarded is no reason not to run. A link without params.guard calls
+ * none of them.
+ */
+void gw__ucx_guard_begin(ucx_guard_t *guard);
+void gw__ucx_guard_close(gw_link_t *link);
+void gw__ucx_guard_open(gw_link_t *link);
+void gw__ucx_guard_seal(gw_link_t *link);
+
+/* Decides about connections that were `undecided`. */
+void gw__ucx_guard_sweep(gw_link_t *link);
 
 /* The endpoint of a peer, made on first use. */
 gw_status_t gw__ucx_peer_open(ucx_peer_t *peer);

@@ -46,7 +46,11 @@ static gw_status_t worker_open(gw_link_t *link)
 {
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    if (link->params.guard)
+        gw__ucx_guard_begin(&link->guard);
     ucs_status_t status = ucp_worker_create(link->context->ucp, &params, &link->worker);
+    if (status == UCS_OK && link->params.guard)
+        gw__ucx_guard_close(link);
     if (status != UCS_OK) {
         link->worker = NULL;
         return refuse(link, status);
@@ -66,6 +70,8 @@ static void link_free(gw_link_t *link)
         if (link->peers[i].watch >= 0)
             close(link->peers[i].watch);
     gw__ucx_slabs_free(link);
+    free(link->guard.before);
+    free(link->guard.sources);
     free(link->addresses);
     free(link->peers);
     free(link->devices);
@@ -82,6 +88,9 @@ static gw_link_t *link_new(const gw_link_params_t *params)
     link->peers = calloc((size_t)params->size, sizeof(*link->peers));
     link->devices = params->devices ? strdup(params->devices) : NULL;
     link->params.devices = link->devices;
+    if (params->secret)
+        memcpy(&link->tag_key, params->secret, sizeof(link->tag_key));
+    link->params.secret = NULL;
     for (int i = 0; link->peers && i < params->size; i++)
         link->peers[i] = (ucx_peer_t){.link = link, .rank = i, .watch = -1};
     if (link->peers && (link->devices || !params->devices))
@@ -182,6 +191,7 @@ static const gw_transport_t ucx = {
     .cancel = gw__ucx_cancel,
     .describe = ucx_describe,
     .close = ucx_close,
+    .seal = gw__ucx_guard_seal,
 };
 
 GW_API const gw_transport_t *gw_transport_module(void);

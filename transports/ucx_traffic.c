@@ -197,9 +197,11 @@ static gw_status_t begun(ucx_op_t *op, gw_request_t *req, ucs_status_ptr_t reque
     return req->status;
 }
 
-static ucp_tag_t tag_of(int sender, uint64_t tag)
+/* Equal on both sides, different for different messages, and not to be guessed by who does not know
+ * the link's key. */
+static ucp_tag_t tag_of(const gw_link_t *link, int sender, uint64_t tag)
 {
-    return (uint64_t)sender << GW_TAG_BITS | tag;
+    return ((uint64_t)sender << GW_TAG_BITS | tag) ^ link->tag_key;
 }
 
 gw_status_t gw__ucx_send(gw_link_t *link, int peer, uint64_t tag, const void *data, size_t length,
@@ -225,7 +227,7 @@ gw_status_t gw__ucx_send(gw_link_t *link, int peer, uint64_t tag, const void *da
                                  .user_data = op};
     return begun(op, req,
                  ucp_tag_send_nbx(link->peers[peer].ep, data, length,
-                                  tag_of(link->params.rank, tag), &param));
+                                  tag_of(link, link->params.rank, tag), &param));
 }
 
 gw_status_t gw__ucx_recv(gw_link_t *link, int peer, uint64_t tag, void *data, size_t capacity,
@@ -246,9 +248,9 @@ gw_status_t gw__ucx_recv(gw_link_t *link, int peer, uint64_t tag, void *data, si
                                  .memory_type = UCS_MEMORY_TYPE_HOST,
                                  .user_data = op};
     op->receive = true;
-    status = begun(
-        op, req,
-        ucp_tag_recv_nbx(link->worker, data, capacity, tag_of(peer, tag), UINT64_MAX, &param));
+    status = begun(op, req,
+                   ucp_tag_recv_nbx(link->worker, data, capacity, tag_of(link, peer, tag),
+                                    UINT64_MAX, &param));
     if (req->status == GW_IN_PROGRESS && open != GW_OK && !op->done) {
         op->verdict = open;
         ucp_request_cancel(link->worker, op->request);
@@ -274,6 +276,8 @@ int gw__ucx_progress(gw_link_t *link)
     if (link->news || (moved == 0 && gw__ucx_now() >= link->next_watch)) {
         link->next_watch = gw__ucx_now() + WATCH_NS;
         gw__ucx_peers_check(link);
+        if (link->guard.undecided)
+            gw__ucx_guard_sweep(link);
     }
     int events = events_of(link);
     return events > 0 ? events : (int)moved;

@@ -5,9 +5,10 @@
 
 #include <gradwire/types.h>
 
-#define GW_TRANSPORT_ABI         2
+#define GW_TRANSPORT_ABI         3
 #define GW_TRANSPORT_ADDRESS_MAX 4096 /* bytes of one rank's address */
 #define GW_TAG_BITS              48   /* usable bits of a tag */
+#define GW_TRANSPORT_SECRET      16   /* bytes of gw_link_params_t's secret */
 
 /* One rank's end of a communicator: made by open(), used by one thread at a time, not always by the
  * same unless the transport says GW_TRANSPORT_CALLER_ONLY. */
@@ -32,8 +33,14 @@ typedef struct gw_link_params {
     int port_min, port_max; /* of listening sockets; 0, 0: any */
     double timeout;         /* seconds: bound of connect and close */
     bool one_node;          /* all ranks share this node */
-    void *arg;              /* loopback: the gw_loopback_t */
-    gw_log_fn log;          /* never NULL */
+    bool one_memory;        /* ... and can share memory, so that no network is needed */
+    /* Listening ports take connections from the ranks' nodes alone, and none before connect() and
+     * after seal(). Who sets it calls seal(). */
+    bool guard;
+    const uint8_t *secret; /* random bytes that only the ranks of this communicator know; copied by
+                              open(); NULL: none */
+    void *arg;             /* loopback: the gw_loopback_t */
+    gw_log_fn log;         /* never NULL */
     void *log_arg;
     const char *faults; /* fault, a tool for testing: what goes wrong, as GRADWIRE_FAULT has it;
                            `arg` goes to the transport below. NULL: nothing */
@@ -101,6 +108,10 @@ typedef struct gw_transport {
     gw_status_t (*close)(gw_link_t *link);
 
     unsigned flags; /* GW_TRANSPORT_* */
+
+    /* Every rank has had a message from and to every other: no new connection is to be let in. Call
+     * it before anything long is sent. NULL: nothing to do. */
+    void (*seal)(gw_link_t *link);
 } gw_transport_t;
 
 /* What a transport needs or offers. */

@@ -6,9 +6,12 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -336,6 +339,100 @@ START_TEST(not_connected)
 }
 END_TEST
 
+/* ---- strangers
+ * --------------------------------------------------------------------------------------- */
+
+/* Who has another secret is not heard, though UCX connects him. */
+static void with_another_secret(body_rank_t *me)
+{
+    static const uint8_t secrets[3][GW_TRANSPORT_SECRET] = {{1}, {1}, {2}};
+    gw_request_t receive, send;
+    char in[8], out[8] = "hello";
+    me->transport = ucx();
+    me->secret = secrets[me->rank];
+    EXPECT(body_open(me) == 0, "open failed");
+    if (me->rank < 2)
+        greet(me, 1 - me->rank);
+    int other = me->rank == 2 ? 0 : 2;
+    if (me->rank != 1) {
+        me->transport->recv(me->link, other, 1, in, sizeof(in), &receive);
+        me->transport->send(me->link, other, 1, out, sizeof(out), &send);
+        EXPECT(body_finish(me, &receive, 0.5) == GW_IN_PROGRESS, "heard: %s",
+               gw_status_name(receive.status));
+        body_finish(me, &send, 1);
+        me->transport->cancel(me->link, &receive);
+        me->transport->cancel(me->link, &send);
+    }
+    meet(me);
+    close_within(me, 5);
+}
+
+START_TEST(another_secret_is_not_heard)
+{
+    carry(_i);
+    run(3, 3, with_another_secret);
+}
+END_TEST
+
+/* Whether a socket of this process that listens takes a connection. */
+static bool admits_stranger(void)
+{
+    struct sockaddr_in address;
+    bool admitted = false;
+    for (int fd = 0, listens = 0; fd < 256; fd++, listens = 0) {
+        socklen_t length = sizeof(listens), size = sizeof(address);
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || !listens ||
+            getsockname(fd, (struct sockaddr *)&address, &size) != 0 ||
+            address.sin_family != AF_INET)
+            continue;
+        int stranger = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        struct pollfd poller = {.fd = stranger, .events = POLLOUT};
+        connect(stranger, (struct sockaddr *)&address, size);
+        admitted |= poll(&poller, 1, 100) > 0;
+        close(stranger);
+    }
+    return admitted;
+}
+
+/* Closed until connect(), open until seal(), closed again; what stands stays, for messages of any
+ * bytes.
+ */
+static void guarded(body_rank_t *me)
+{
+    gw_request_t receive, send;
+    gw_link_t *alone = NULL;
+    me->transport = ucx();
+    me->one_node = true;
+    me->guard = true;
+    gw_link_params_t params = body_params(me);
+    EXPECT(me->transport->open(&params, &alone) == GW_OK, "open failed");
+    EXPECT(!admits_stranger(), "a stranger connects before connect()");
+    me->transport->close(alone);
+    EXPECT(body_open(me) == 0, "open failed");
+    EXPECT(admits_stranger(), "this host cannot connect");
+    meet(me);
+    greet(me, 1 - me->rank);
+    greet(me, 1 - me->rank);
+    me->transport->seal(me->link);
+    meet(me);
+    EXPECT(!admits_stranger(), "a stranger connects after seal()");
+    memset(big_out, 0x78, sizeof(big_out));
+    me->transport->recv(me->link, 1 - me->rank, 5, big_in, sizeof(big_in), &receive);
+    me->transport->send(me->link, 1 - me->rank, 5, big_out, sizeof(big_out), &send);
+    EXPECT(body_finish(me, &receive, 20) == GW_OK && body_finish(me, &send, 20) == GW_OK,
+           "a long message after seal(): %s", gw_status_name(receive.status));
+    EXPECT(memcmp(big_in, big_out, sizeof(big_in)) == 0, "it is damaged");
+    meet(me);
+    close_within(me, 5);
+}
+
+START_TEST(the_guard_has_three_states)
+{
+    carry(TCP);
+    run(2, 2, guarded);
+}
+END_TEST
+
 /* ---- the process
  * ------------------------------------------------------------------------------------- */
 
@@ -511,6 +608,8 @@ int main(void)
     tcase_add_test(tc, damaged_addresses);
     tcase_add_test(tc, no_such_device);
     tcase_add_test(tc, not_connected);
+    tcase_add_loop_test(tc, another_secret_is_not_heard, 0, CARRIERS);
+    tcase_add_test(tc, the_guard_has_three_states);
     tcase_add_loop_test(tc, descriptors_stay, 0, CARRIERS);
     tcase_add_loop_test(tc, descriptors_run_out, 0, CARRIERS);
     tcase_add_test(tc, no_memory_hooks);

@@ -481,6 +481,8 @@ gw_link_params_t body_params(const body_rank_t *me)
                               .devices = me->devices,
                               .timeout = me->timeout > 0 ? me->timeout : 10,
                               .one_node = me->one_node,
+                              .guard = me->guard,
+                              .secret = me->secret,
                               .arg = me->arg,
                               .faults = me->faults,
                               .log = log_line};

@@ -13,7 +13,8 @@ typedef struct body_rank {
     const char *part; /* one of body_parts */
     int rank, size;
     const char *devices;
-    bool one_node;
+    bool one_node, guard;
+    const uint8_t *secret;
     double timeout;     /* of connect and close; 0: 10 s */
     void *arg;          /* of the transport */
     const char *faults; /* of the transport `fault` */
