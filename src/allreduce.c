@@ -129,7 +129,7 @@ void gw__call_begin(gw_work_t *work)
         gw__mix64(gw__mix64(comm->context->settings.seed ^ (uint64_t)comm->id << 40) ^ job->number);
     gw__plan_init(&job->plan, work->decision.plan, comm->rank, comm->size, call->count,
                   coder->family->grain(coder), chunk_of(work));
-    job->plan.reduces = coder->family->reduce != NULL;
+    job->plan.reduces = job->plan.kind == GW_PLAN_DIRECT && coder->family->reduce;
     gw__residual_key_t key = residual_key(call, work->decision.plan, coder);
     if (keeps_residual(coder))
         job->residual = gw__residual_acquire(&comm->residuals, &key, job->send, &work->slot);

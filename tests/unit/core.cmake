@@ -9,6 +9,8 @@ gw_unit_test(rules LABELS tsan)
 gw_unit_test(call_order)
 gw_unit_test(comm LABELS tsan)
 gw_unit_test(late LABELS tsan)
+gw_unit_test(work LABELS tsan)
+target_link_options(test_work PRIVATE LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc)
 gw_unit_test(stats LABELS tsan)
 # What counting costs, by hand: make bench_stats && build/bin/bench_stats
 add_executable(bench_stats EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/bench_stats.c)

@@ -45,7 +45,8 @@ static inline void *gw__world_main(void *pointer)
     gw_rank_t rank = {.rank = self->rank, .size = world->size, .arg = world->arg, .world = world};
     gw_setting_t settings[32];
     size_t n = world->setting_count;
-    memcpy(settings, world->settings, n * sizeof *settings);
+    if (n > 0)
+        memcpy(settings, world->settings, n * sizeof *settings);
     if (world->odd && self->rank == world->odd_rank)
         settings[n++] = *world->odd;
     ck_assert_int_eq(gw_context_create(settings, n, &rank.context, world->why[self->rank], 512),
