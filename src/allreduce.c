@@ -184,7 +184,10 @@ static gw_status_t prepare(gw_work_t *work)
                 work->call.count == 0 ? GW_REASON_ZERO_COUNT : GW_REASON_SINGLE_RANK;
         return GW_OK;
     }
-    gw_comm_facts_t facts = {.size = comm->size};
+    gw_comm_facts_t facts = {.size = comm->size,
+                             .order = comm->id,
+                             .name = comm->named ? comm->name : "",
+                             .slot = gw_call_order_next(comm->order, &work->call)};
     work->decision = gw_decide(comm->context, &work->call, &facts);
     if (!work->decision.compress)
         work->decision.coder = &comm->engine.raw;

@@ -40,6 +40,8 @@ gw_status_t gw_comm_create(gw_context_t *context, const gw_comm_params_t *params
     gw_status_t status = gw__engine_init(&comm->engine, context, comm->rank, comm->size);
     comm->engine.idle = params->idle;
     comm->engine.idle_arg = params->idle_arg;
+    if (status == GW_OK && (gw_rule_facts(context) & GW_RULE_SLOT))
+        status = gw_call_order_create(&comm->order);
     if (status == GW_OK && params->size > 1)
         status = gw__comm_connect(comm, params);
     if (status == GW_OK) {
@@ -58,9 +60,11 @@ gw_status_t gw_comm_create(gw_context_t *context, const gw_comm_params_t *params
     pthread_mutex_lock(&context->lock);
     if (comm->size == 1)
         comm->id = context->comms_created++;
-    if (params->name)
+    /* Where there are others, the name is the one that rank 0 told. */
+    if (comm->size == 1 && params->name)
         snprintf(comm->name, sizeof comm->name, "%s", params->name);
-    else
+    comm->named = comm->name[0] != '\0';
+    if (!comm->named)
         snprintf(comm->name, sizeof comm->name, "%u", comm->id);
     comm->page = gw__stats_page_new(&context->stats, comm->id, comm->size);
     if (comm->page) {
@@ -86,6 +90,7 @@ void gw_comm_free(gw_comm_t *comm)
         comm->transport->close(comm->link);
     gw__engine_free(&comm->engine);
     gw__residual_free(&comm->residuals);
+    gw_call_order_free(comm->order);
     pthread_mutex_lock(&comm->context->lock);
     if (comm->page)
         comm->page->open = false;

@@ -16,8 +16,10 @@
 struct gw_comm {
     gw_context_t *context;
     int rank, size;
-    uint32_t id; /* rank 0's count of communicators: equal on all ranks */
-    char name[64];
+    uint32_t id;   /* rank 0's count of communicators: equal on all ranks */
+    char name[64]; /* rank 0's, or a number */
+    bool named;
+    gw_call_order_t *order; /* NULL: no rule asks for the place of a call */
     const gw_transport_t *transport;
     gw_link_t *link;
     int local_ranks; /* of this communicator on this node, own one included */

@@ -15,7 +15,7 @@ typedef struct gw_comm_params {
     int rank, size;
     gw_allgather_fn allgather;
     void *allgather_arg;
-    const char *name;      /* for logs and statistics; NULL: a number */
+    const char *name;      /* for rules, logs and statistics; rank 0's counts; NULL: a number */
     const char *transport; /* NULL: GRADWIRE_TRANSPORT */
     void *transport_arg;   /* loopback: the gw_loopback_t */
     /* Called on the calling thread while a call waits for peers, at least every millisecond or so;
@@ -58,7 +58,8 @@ GW_API void gw_comm_free(gw_comm_t *comm);
 GW_API gw_status_t gw_allreduce(gw_comm_t *comm, const void *send, void *recv, size_t count,
                                 gw_dtype_t dtype, gw_op_t op);
 
-/* The same, with the codec and plan given: for benchmarks and tests. All ranks give the same. */
+/* The same, with codec and plan given: for those who asked gw_decide() with facts of their own, for
+ * benchmarks and tests. All ranks give the same. */
 struct gw_coder;
 GW_API gw_status_t gw_allreduce_with(gw_comm_t *comm, const struct gw_coder *coder,
                                      gw_plan_kind_t plan, const void *send, void *recv,

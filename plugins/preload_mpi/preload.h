@@ -78,11 +78,15 @@ const char *gw__pmpi_bind(void);
     X(context_write_stats)                                                                         \
     X(context_set_rank)                                                                            \
     X(agreement_compare)                                                                           \
+    X(rule_facts)                                                                                  \
+    X(call_order_create)                                                                           \
+    X(call_order_next)                                                                             \
+    X(call_order_free)                                                                             \
     X(decide)                                                                                      \
     X(comm_create)                                                                                 \
     X(comm_error)                                                                                  \
     X(comm_free)                                                                                   \
-    X(allreduce)
+    X(allreduce_with)
 
 typedef struct gw__library {
 #define GW_LIBRARY_MEMBER(name) __typeof__(gw_##name) *name;
@@ -147,11 +151,13 @@ bool gw__agreement_reached(void);
 
 typedef struct gw__comm_state {
     gw_comm_facts_t facts;
-    gw_comm_t *comm;     /* NULL until the first call that is compressed */
-    gw_reason_t refusal; /* why it cannot be opened; GW_REASON_NONE: not tried, or open */
+    gw_call_order_t *calls; /* NULL: no rule asks for the place of a call */
+    bool identified;        /* whether the ranks have agreed on order and name */
+    gw_comm_t *comm;        /* NULL until the first call that is compressed */
+    gw_reason_t refusal;    /* why it cannot be opened; GW_REASON_NONE: not tried, or open */
     MPI_Comm handle;
     uint64_t order; /* equal on all ranks, different for every communicator: the order of closing */
-    char name[MPI_MAX_OBJECT_NAME];
+    char name[MPI_MAX_OBJECT_NAME]; /* rank 0's, of the time when they agreed */
     struct gw__comm_state *previous, *next;
 } gw__comm_state_t;
 

@@ -72,12 +72,19 @@ static gw_call_t describe(const arguments_t *a)
                        .recv = a->recv};
 }
 
-static gw_reason_t reason_to_pass(const arguments_t *a, const gw_call_t *call,
+static gw_decision_t decide(gw__comm_state_t *state, const gw_call_t *call)
+{
+    gw_comm_facts_t facts = state->facts;
+    if (state->calls)
+        facts.slot = gw__library.call_order_next(state->calls, call);
+    return gw__library.decide(gw__job.context, call, &facts);
+}
+
+static gw_reason_t reason_to_pass(const arguments_t *a, const gw_decision_t *decision,
                                   gw__comm_state_t *state)
 {
-    gw_decision_t decision = gw__library.decide(gw__job.context, call, &state->facts);
-    if (!decision.compress)
-        return decision.reason;
+    if (!decision->compress)
+        return decision->reason;
     if (gw__job.device_aware)
         return GW_REASON_DEVICE_MEMORY;
     if (!buffers_legal(a))
@@ -95,10 +102,11 @@ static int pass(const arguments_t *a, gw_reason_t reason)
 
 /* An error becomes an MPI error, through the error handler that the user chose. The library has
  * logged which. */
-static int compress(gw__comm_state_t *state, const gw_call_t *call)
+static int compress(gw__comm_state_t *state, const gw_call_t *call, const gw_decision_t *decision)
 {
-    gw_status_t status = gw__library.allreduce(state->comm, call->send, call->recv, call->count,
-                                               call->dtype, call->op);
+    gw_status_t status =
+        gw__library.allreduce_with(state->comm, decision->coder, decision->plan, call->send,
+                                   call->recv, call->count, call->dtype, call->op);
     return status == GW_OK ? MPI_SUCCESS : gw__error_raise(state, status);
 }
 
@@ -115,8 +123,9 @@ __attribute__((visibility("default"))) int MPI_Allreduce(const void *sendbuf, vo
     if (!state)
         return pass(&a, GW_REASON_DISABLED);
     gw_call_t call = describe(&a);
-    gw_reason_t reason = reason_to_pass(&a, &call, state);
+    gw_decision_t decision = decide(state, &call);
+    gw_reason_t reason = reason_to_pass(&a, &decision, state);
     if (reason == GW_REASON_NONE)
-        return compress(state, &call);
+        return compress(state, &call, &decision);
     return pass(&a, reason);
 }

@@ -8,10 +8,11 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static gw__comm_state_t *first; /* all states, for MPI_Finalize */
-static uint32_t opened;         /* communicators opened so far with this process as their rank 0 */
+static uint32_t identified; /* communicators identified so far with this process as their rank 0 */
 
 static void enlist(gw__comm_state_t *state)
 {
@@ -54,6 +55,7 @@ static int delete_state(MPI_Comm comm, int keyval, void *value, void *extra)
     gw__comm_state_t *state = value;
     delist(state);
     close_state(state);
+    gw__library.call_order_free(state->calls);
     free(state);
     return MPI_SUCCESS;
 }
@@ -113,6 +115,49 @@ static void collect_facts(MPI_Comm comm, gw_comm_facts_t *facts)
     facts->mismatch = gw__job.mismatch || (!inter && !within_job(comm, facts->size));
 }
 
+/*
+ * Order and name of the communicator, equal on all ranks: names and counts of a rank's own may
+ * differ between ranks and change later, so rank 0's count, those of the communicator's first call.
+ * All ranks are in the same call here. Rank 0's place in the job and its count make a number that
+ * no other communicator has.
+ */
+static void identify(gw__comm_state_t *state)
+{
+    struct {
+        uint64_t order;
+        uint32_t number;
+        char name[MPI_MAX_OBJECT_NAME];
+    } identity = {0};
+    int length = 0;
+    if (state->identified)
+        return;
+    pthread_mutex_lock(&lock);
+    identity.number = identified++;
+    pthread_mutex_unlock(&lock);
+    identity.order = (uint64_t)(uint32_t)gw__job.rank << 32 | identity.number;
+    if (gw__pmpi.Comm_get_name(state->handle, identity.name, &length) != MPI_SUCCESS)
+        identity.name[0] = '\0';
+    gw__pmpi.Bcast(&identity, (int)sizeof identity, gw__abi.byte, 0, state->handle);
+    memcpy(state->name, identity.name, sizeof state->name);
+    state->order = identity.order;
+    state->facts.order = identity.number;
+    state->facts.name = state->name;
+    state->identified = true;
+}
+
+/* What the rules want to know of a communicator and its calls. False: no memory. */
+static bool meet_rules(gw__comm_state_t *state)
+{
+    unsigned facts = gw__library.rule_facts(gw__job.context);
+    if (state->facts.intercomm || state->facts.mismatch || state->facts.size <= 1)
+        return true;
+    if ((facts & GW_RULE_SLOT) && gw__library.call_order_create(&state->calls) != GW_OK)
+        return false;
+    if (facts & GW_RULE_COMM)
+        identify(state);
+    return true;
+}
+
 gw__comm_state_t *gw__comm_state(MPI_Comm handle)
 {
     void *value = NULL;
@@ -131,7 +176,7 @@ gw__comm_state_t *gw__comm_state(MPI_Comm handle)
         free(state);
         return NULL;
     }
-    return state;
+    return meet_rules(state) ? state : NULL;
 }
 
 /* All ranks of the user's communicator are inside the same call of his, so its own all-gather is
@@ -157,29 +202,16 @@ static void progress_mpi(void *arg)
     gw__pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, gw__abi.self, &found, MPI_STATUS_IGNORE);
 }
 
-/* Rank 0's place in the job and how many it opened so far make a number that no other communicator
- * has. */
-static uint64_t agree_order(MPI_Comm comm)
-{
-    uint64_t order = 0;
-    pthread_mutex_lock(&lock);
-    order = (uint64_t)(uint32_t)gw__job.rank << 32 | opened++;
-    pthread_mutex_unlock(&lock);
-    gw__pmpi.Bcast(&order, (int)sizeof order, gw__abi.byte, 0, comm);
-    return order;
-}
-
 gw_reason_t gw__comm_open(gw__comm_state_t *state)
 {
-    int length = 0;
     gw_comm_params_t params = {.size = state->facts.size,
                                .allgather = allgather,
                                .allgather_arg = state,
                                .idle = progress_mpi};
     gw__pmpi.Comm_rank(state->handle, &params.rank);
-    if (gw__pmpi.Comm_get_name(state->handle, state->name, &length) == MPI_SUCCESS && length > 0)
+    identify(state);
+    if (state->name[0])
         params.name = state->name;
-    state->order = agree_order(state->handle);
     gw_status_t status = gw__library.comm_create(gw__job.context, &params, &state->comm);
     if (status == GW_OK)
         return GW_REASON_NONE;
