@@ -73,11 +73,9 @@ refused "an option that does not exist" '--codecs' --codecs q4 --
 refused "an option without its value" 'usage' --stats
 "$gradwire" run >/dev/null 2>"$work/err"
 equal "no command" 2 $?
-if "$gradwire" info 2>/dev/null | grep -q GRADWIRE_CONFIG; then
-    skip "--config is refused while there are no rule files" "there are"
-else
-    refused "--config without rule files" 'rules' --config "$work/rules" --
-fi
+printf 'bytes=1M -> q4\nbites=2M -> q4\n' >"$work/rules"
+refused "a rule with a mistake" "rules: line 2, column 1: 'bites'" --config "$work/rules" --
+refused "a file of rules that is not there" 'cannot be read' --config "$work/no-such-rules" --
 
 # Another MPI's launcher.
 printf '#!/bin/sh\n[ "$1" = --version ] && { echo "HYDRA build details: 4.0"; exit; }\necho "plain[$LD_PRELOAD]$*"\n' >"$work/mpiexec"

@@ -22,7 +22,7 @@ if(GRADWIRE_FUZZ)
   target_compile_definitions(fuzz_planted PRIVATE GW_FUZZ_PLANTED)
   target_link_options(fuzz_planted PRIVATE -fsanitize=fuzzer)
   add_dependencies(fuzz_programs fuzz_planted)
-  add_test(NAME fuzz COMMAND ${PROJECT_SOURCE_DIR}/tests/tap fuzz ${PROJECT_SOURCE_DIR}/tests/fuzz/run --minute)
+  add_test(NAME fuzz COMMAND ${PROJECT_SOURCE_DIR}/tests/tap fuzz ${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz --minute)
   set_tests_properties(fuzz PROPERTIES LABELS fuzz TIMEOUT 600 ENVIRONMENT
     "GW_SOURCE=${PROJECT_SOURCE_DIR};GW_BUILD=${CMAKE_BINARY_DIR};GRADWIRE_BUILD_FUZZ=${CMAKE_BINARY_DIR}")
 else()
