@@ -5,12 +5,15 @@
 
 #include "kernels.h"
 
-void gw__quant_avx2_fill(gw_quant_kernels_t *table);
-void gw__quant_reduce_avx2_fill(gw_quant_kernels_t *table);
-void gw__cast_avx2_fill(gw_cast_kernels_t *table);
-void gw__sum_avx2_fill(gw_sum_kernels_t *table);
+/* A fill function runs on any processor, whatever its file is compiled for. */
+#define GW_BASELINE __attribute__((target("no-avx")))
 
-void gw__quant_avx512_fill(gw_quant_kernels_t *table);
-void gw__quant_reduce_avx512_fill(gw_quant_kernels_t *table);
+GW_BASELINE void gw__quant_avx2_fill(gw_quant_kernels_t *table);
+GW_BASELINE void gw__quant_reduce_avx2_fill(gw_quant_kernels_t *table);
+GW_BASELINE void gw__cast_avx2_fill(gw_cast_kernels_t *table);
+GW_BASELINE void gw__sum_avx2_fill(gw_sum_kernels_t *table);
+
+GW_BASELINE void gw__quant_avx512_fill(gw_quant_kernels_t *table);
+GW_BASELINE void gw__quant_reduce_avx512_fill(gw_quant_kernels_t *table);
 
 #endif

@@ -3,8 +3,10 @@
 if(NOT GRADWIRE_SANITIZE)
   gw_box_test(structure)
 
-  add_executable(kernels_probe box/progs/kernels_probe.c $<TARGET_OBJECTS:gw_kernels>)
-  target_include_directories(kernels_probe PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/kernels)
+  add_executable(kernels_probe box/progs/kernels_probe.c unit/kernel_check.c unit/kernel_bodies.c
+                 $<TARGET_OBJECTS:gw_kernels> $<TARGET_OBJECTS:gw_codecs>)
+  target_include_directories(kernels_probe PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/kernels
+                             ${PROJECT_SOURCE_DIR}/kernels/x86 unit)
   target_link_libraries(kernels_probe PRIVATE Threads::Threads m)
   set_target_properties(kernels_probe PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   gw_box_test(qemu)

@@ -39,6 +39,10 @@ for model in Nehalem Westmere; do
 done
 tap 'Haswell runs AVX2 beside it, the same bytes' has Haswell ref avx2
 tap_fails 'a tier too many is caught' has Haswell ref
+# Forced tiers are what they are called: each of their kernels dies where its instructions are missing.
+tap 'every AVX2 kernel dies on Westmere' on Westmere "$GW_BUILD/tests/kernels_probe" force avx2
+tap 'every AVX-512 kernel dies on Haswell' on Haswell "$GW_BUILD/tests/kernels_probe" force avx512
+tap_fails 'kernels that do not die are noticed' on Haswell "$GW_BUILD/tests/kernels_probe" force avx2
 # The negative case: AVX2 code on a processor without it.
 tap 'an instruction that the model lacks is caught' dies_of_sigill Westmere "$GW_BUILD/tests/kernels_probe" leak
 tap 'the same instruction runs where it exists' on Haswell "$GW_BUILD/tests/kernels_probe" leak

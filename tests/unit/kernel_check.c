@@ -115,17 +115,13 @@ typedef struct state {
     sigset_t mask;
     unsigned mxcsr;
     uint16_t x87;
-    uint64_t flags;
 } state_t;
 
-/* The direction flag first: the library's functions count on it. */
 static state_t state_now(void)
 {
     state_t s = {.mxcsr = 0};
 #if defined(__x86_64__)
-    __asm__ volatile("pushfq\n\tpopq %0\n\tcld" : "=r"(s.flags));
     __asm__ volatile("fnstcw %0" : "=m"(s.x87));
-    s.flags &= 0x400;
     s.mxcsr = _mm_getcsr() & 0xFFC0;
 #endif
     sigprocmask(SIG_SETMASK, NULL, &s.mask);
@@ -139,9 +135,7 @@ static const char *state_difference(const state_t *a, const state_t *b)
             return "leaves another signal mask";
     if (a->mxcsr != b->mxcsr)
         return "leaves another floating-point mode";
-    return a->x87 != b->x87       ? "leaves another x87 control word"
-           : a->flags != b->flags ? "leaves another direction flag"
-                                  : NULL;
+    return a->x87 != b->x87 ? "leaves another x87 control word" : NULL;
 }
 
 static void restore(const state_t *s)
@@ -149,15 +143,15 @@ static void restore(const state_t *s)
     sigprocmask(SIG_SETMASK, &s->mask, NULL);
 #if defined(__x86_64__)
     _mm_setcsr(s->mxcsr);
-    __asm__ volatile("fldcw %0\n\tcld" : : "m"(s->x87));
+    __asm__ volatile("fldcw %0" : : "m"(s->x87));
 #endif
 }
 
 #if defined(__x86_64__)
 /*
- * uint64_t kernel_call_preserved(uint64_t (*run)(const void *, void *), const void *, void *,
- * uint64_t *changed): calls run with known values in the registers that it has to preserve; sets
- * *changed where one of them came back different. A body that uses such a register itself hides it.
+ * Calls run with known values in the registers that it has to preserve; sets changed[0] where one
+ * of them came back different, changed[1] when the direction flag is set, which is cleared at once:
+ * all code counts on it. A body that uses such a register itself hides it.
  */
 __asm__(".text\n"
         ".globl kernel_call_preserved\n"
@@ -170,10 +164,11 @@ __asm__(".text\n"
         "movq $0x1B1B1B1B, %rbx\n\tmovq $0x1D1D1D1D, %rbp\n\tmovq $0x12121212, %r12\n\t"
         "movq $0x13131313, %r13\n\tmovq $0x14141414, %r14\n\tmovq $0x15151515, %r15\n\t"
         "call *%rax\n\t"
+        "pushfq\n\tpopq %rdi\n\tcld\n\tandq $0x400, %rdi\n\t"
         "xorq $0x1B1B1B1B, %rbx\n\txorq $0x1D1D1D1D, %rbp\n\txorq $0x12121212, %r12\n\t"
         "xorq $0x13131313, %r13\n\txorq $0x14141414, %r14\n\txorq $0x15151515, %r15\n\t"
         "orq %rbx, %rbp\n\torq %rbp, %r12\n\torq %r12, %r13\n\torq %r13, %r14\n\torq %r14, %r15\n\t"
-        "popq %rcx\n\tmovq %r15, (%rcx)\n\t"
+        "popq %rcx\n\tmovq %r15, (%rcx)\n\tmovq %rdi, 8(%rcx)\n\t"
         "popq %r15\n\tpopq %r14\n\tpopq %r13\n\tpopq %r12\n\tpopq %rbx\n\tpopq %rbp\n\t"
         "ret\n\t"
         ".size kernel_call_preserved, .-kernel_call_preserved\n");
@@ -184,7 +179,7 @@ static uint64_t kernel_call_preserved(uint64_t (*run)(const gw_kernels_t *, kern
                                       const gw_kernels_t *table, kernel_call_t *call,
                                       uint64_t *changed)
 {
-    *changed = 0;
+    changed[0] = changed[1] = 0;
     return run(table, call);
 }
 #endif
@@ -226,19 +221,19 @@ static int call_safely(const kernel_body_t *body, const gw_kernels_t *table, ker
 {
     struct sigaction old[FATAL];
     state_t entered = state_now();
-    uint64_t changed = 0;
+    uint64_t changed[2] = {0, 0};
     catch_signals(old);
     int signal = sigsetjmp(escape, 1);
     if (!signal) {
         inside = 1;
-        *result = kernel_call_preserved(body->run, table, call, &changed);
+        *result = kernel_call_preserved(body->run, table, call, changed);
     }
     inside = 0;
     state_t left = state_now();
     release_signals(old);
     *complaint = signal ? NULL : state_difference(&entered, &left);
-    if (!signal && changed)
-        *complaint = "does not preserve a register";
+    if (!signal && (changed[0] || changed[1]))
+        *complaint = changed[0] ? "does not preserve a register" : "leaves another direction flag";
     restore(&entered);
     return signal;
 }

@@ -180,17 +180,20 @@ static void leaves_another_mode(float *dst, const void *src, size_t count)
     _mm_setcsr(_mm_getcsr() | 0x8040);
 }
 
-static void spoils_a_register(float *dst, const void *src, size_t count)
-{
-    right()->add(dst, src, count);
-    __asm__ volatile("xorl %%r14d, %%r14d" : : :);
-}
-
-static void turns_the_direction(float *dst, const void *src, size_t count)
-{
-    right()->add(dst, src, count);
-    __asm__ volatile("std");
-}
+/* In assembler: in C the compiler might preserve the register round it, or count on the flag. */
+void spoils_a_register(float *dst, const void *src, size_t count);
+void turns_the_direction(float *dst, const void *src, size_t count);
+__asm__(".text\n"
+        ".globl spoils_a_register\n"
+        ".hidden spoils_a_register\n"
+        "spoils_a_register:\n\t"
+        "xorl %r14d, %r14d\n\t"
+        "ret\n"
+        ".globl turns_the_direction\n"
+        ".hidden turns_the_direction\n"
+        "turns_the_direction:\n\t"
+        "std\n\t"
+        "ret\n");
 #endif
 
 static const struct {
