@@ -508,4 +508,5 @@ const gw_transport_t gw__fault = {
     .cancel = fault_cancel,
     .describe = fault_describe,
     .close = fault_close,
+    .flags = GW_TRANSPORT_NETWORK, /* for those below that want it */
 };

@@ -191,6 +191,7 @@ static const gw_transport_t ucx = {
     .cancel = gw__ucx_cancel,
     .describe = ucx_describe,
     .close = ucx_close,
+    .flags = GW_TRANSPORT_NETWORK,
     .seal = gw__ucx_guard_seal,
 };
 

@@ -23,6 +23,10 @@ typedef struct gw_comm_params {
      * enters the call. Must not call Gradwire, and should return within microseconds. */
     void (*idle)(void *arg);
     void *idle_arg;
+    /* The address of an MPI_Comm whose ranks are these, in their order, for the transport "mpi"; it
+     * must not change before gw_comm_create returns. NULL: without MPI. All ranks give one, or
+     * none. */
+    void *mpi_comm;
 } gw_comm_params_t;
 
 typedef struct gw_comm gw_comm_t;

@@ -44,6 +44,8 @@ typedef struct gw_link_params {
     void *log_arg;
     const char *faults; /* fault, a tool for testing: what goes wrong, as GRADWIRE_FAULT has it;
                            `arg` goes to the transport below. NULL: nothing */
+    void *mpi_comm; /* mpi: the address of an MPI_Comm whose ranks are those of the link, in their
+                       order; open() is collective over it. NULL: none */
 } gw_link_params_t;
 
 /* One rank's address as it came back from the out-of-band all-gather. */
@@ -116,7 +118,10 @@ typedef struct gw_transport {
 
 /* What a transport needs or offers. */
 enum {
-    GW_TRANSPORT_CALLER_ONLY = 1 << 0 /* to be used only on a thread that is in the user's call */
+    GW_TRANSPORT_CALLER_ONLY =
+        1 << 0, /* to be used only on a thread that is in the user's call, open and close too */
+    GW_TRANSPORT_NETWORK = 1 << 1, /* wants `devices` and `one_node` to be found out */
+    GW_TRANSPORT_OVER_MPI = 1 << 2 /* needs `mpi_comm` */
 };
 
 /* The symbol that a transport module exports: `const gw_transport_t *gw_transport_module(void)`. */

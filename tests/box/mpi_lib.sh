@@ -52,10 +52,12 @@ lacks() {
 
 # mpi ARGUMENTS ...: mpirun that cannot hang.
 mpi() { timeout -k 5 "${MPI_TIMEOUT:-60}" mpirun "$@"; }
-# shimmed: arguments of one application context that preload the shim; more variables as NAME=VALUE.
+# shimmed: arguments of one application context that preload the shim; more variables as NAME=VALUE. Whoever sets GW_TRANSPORT runs a
+# whole script over that transport.
 shimmed() {
     local v
     printf -- '-x\nLD_PRELOAD=%s\n' "$shim"
+    [[ -n ${GW_TRANSPORT:-} && " $*" != *" GRADWIRE_TRANSPORT="* ]] && printf -- '-x\nGRADWIRE_TRANSPORT=%s\n' "$GW_TRANSPORT"
     for v in "$@"; do printf -- '-x\n%s\n' "$v"; done
 }
 

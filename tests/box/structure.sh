@@ -33,8 +33,8 @@ room_of() {
     esac
 }
 
-# Headers of other projects, and the one place that may include each.
-foreign_law='^mpi\.h$ plugins/
+# Headers of other projects, and the places that may include each.
+foreign_law='^mpi\.h$ plugins/ transports/mpi_
 ^ucp/ transports/
 ^uc[st]/ transports/
 ^hwloc\.h$ src/topology/
@@ -60,9 +60,11 @@ check_includes() {
                 { echo "$rel: room $room may not name $where"; bad=1; }
         done < <(sed -n 's/^ *# *include *"\([^"]*\)".*/\1/p' "$file")
         while read -r header; do
-            while read -r pattern place; do
-                [[ $header =~ $pattern && $rel != "$place"* ]] &&
-                    { echo "$rel: <$header> belongs to $place"; bad=1; }
+            while read -r pattern places; do
+                [[ $header =~ $pattern ]] || continue
+                for place in $places; do [[ $rel == "$place"* ]] && continue 2; done
+                echo "$rel: <$header> belongs to $places"
+                bad=1
             done <<<"$foreign_law"
         done < <(sed -n 's/^ *# *include *<\([^>]*\)>.*/\1/p' "$file")
     done < <(sources "$root")

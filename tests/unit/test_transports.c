@@ -23,6 +23,7 @@ START_TEST(names)
     char why[200];
     ck_assert_str_eq(gw_transport_name_at(0), "loopback");
     ck_assert_str_eq(gw_transport_name_at(1), "ucx");
+    ck_assert_str_eq(gw_transport_name_at(2), "mpi");
     size_t count = 0;
     while (gw_transport_name_at(count))
         count++;

@@ -485,7 +485,8 @@ gw_link_params_t body_params(const body_rank_t *me)
                               .secret = me->secret,
                               .arg = me->arg,
                               .faults = me->faults,
-                              .log = log_line};
+                              .log = log_line,
+                              .mpi_comm = me->mpi_comm};
 }
 
 int body_open(body_rank_t *me)

@@ -18,6 +18,7 @@ typedef struct body_rank {
     double timeout;     /* of connect and close; 0: 10 s */
     void *arg;          /* of the transport */
     const char *faults; /* of the transport `fault` */
+    void *mpi_comm;     /* the address of an MPI_Comm; NULL: none */
     gw_status_t (*gather)(void *arg, const void *mine, void *all, size_t bytes);
     void *gather_arg;
     char failure[256];
