@@ -38,8 +38,9 @@ typedef enum gw__plan_setting {
       "own off")                                                                                   \
     X(CHECKSUM, "GRADWIRE_CHECKSUM", "off", "off|on",                                              \
       "CRC32C on every frame that this rank sends")                                                \
-    X(TRANSPORT, "GRADWIRE_TRANSPORT", "auto", "auto|ucx|fault",                                   \
-      "what carries compressed buffers; fault: a tool for testing, see GRADWIRE_FAULT")            \
+    X(TRANSPORT, "GRADWIRE_TRANSPORT", "auto", "auto|ucx|mpi|fault",                               \
+      "what carries compressed buffers; auto: ucx, under MPI mpi where ucx cannot; fault: a tool " \
+      "for testing, see GRADWIRE_FAULT")                                                           \
     X(FAULT, "GRADWIRE_FAULT", "", "list",                                                         \
       "transport fault: what goes wrong, like over=ucx,drop=0.01,kill=2@100")                      \
     X(INTERFACES, "GRADWIRE_INTERFACES", "", "list",                                               \

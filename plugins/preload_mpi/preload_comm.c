@@ -207,7 +207,8 @@ gw_reason_t gw__comm_open(gw__comm_state_t *state)
     gw_comm_params_t params = {.size = state->facts.size,
                                .allgather = allgather,
                                .allgather_arg = state,
-                               .idle = progress_mpi};
+                               .idle = progress_mpi,
+                               .mpi_comm = &state->handle};
     gw__pmpi.Comm_rank(state->handle, &params.rank);
     identify(state);
     if (state->name[0])

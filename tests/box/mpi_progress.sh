@@ -7,7 +7,7 @@ MPI_TIMEOUT=30
 # run_case PATH-ARGUMENTS CASE LIBRARIES-BEHIND-THE-SHIM: prints what the program printed.
 run_case() {
     # shellcheck disable=SC2086
-    mpi $1 -x "LD_PRELOAD=$shim${3:+:$3}" -x "GRADWIRE_STATS=$work/stats.json" -np 2 "$bin/mpi_progress" "$2" 2>&1
+    mpi $1 -x GRADWIRE_TRANSPORT=ucx -x "LD_PRELOAD=$shim${3:+:$3}" -x "GRADWIRE_STATS=$work/stats.json" -np 2 "$bin/mpi_progress" "$2" 2>&1
 }
 
 for path in "" "--mca btl self,tcp"; do
