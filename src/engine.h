@@ -185,6 +185,9 @@ void gw__hands_dismiss(gw__engine_t *engine);
 gw_status_t gw__engine_computed(gw__engine_t *engine, gw__round_t *round, uint32_t task, int lane,
                                 const gw__result_t *outcome);
 
+/* The peer to blame for silence, or -1. */
+int gw__engine_silent_peer(gw__engine_t *engine);
+
 /* Judges how long nothing has come. GW_OK, or the error of the peer that is to blame. */
 gw_status_t gw__engine_judge_silence(gw__engine_t *engine);
 

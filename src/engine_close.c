@@ -101,8 +101,10 @@ static gw_status_t take_notice(gw__engine_t *engine, int peer, const gw__closing
     gw_status_t why = (gw_status_t)c->in.status;
     int blamed = c->in.blamed;
     bool whole = c->recv.length == sizeof c->in;
-    if (whole && why == GW_ERR_TIMEOUT && blamed < 0)
-        return gw__closing_blame(engine, -1, engine->timeout);
+    if (whole && why == GW_ERR_TIMEOUT && blamed < 0) {
+        int suspect = gw__engine_silent_peer(engine);
+        return gw__closing_blame(engine, suspect >= 0 ? suspect : peer, engine->timeout);
+    }
     if (!whole || blamed < 0 || blamed >= engine->size || blamed == engine->rank || blamed == peer)
         return gw__engine_fail(engine, GW_ERR_PEER_FAILED, peer, "rank %d: gave the call up: %s",
                                peer, gw_status_text(why));

@@ -9,10 +9,10 @@ enum {
     STANDSTILL_MS = 500  /* longer between two looks: this process was stopped or computing */
 };
 
-/* The peer to blame for silence, -1: none. Of those that owe a message the one heard longest ago:
+/* Of those that owe a message the one heard longest ago:
  * the others wait for it too, and went on a little longer. Without such, one that takes no message.
  */
-static int silent_peer(gw__engine_t *engine)
+int gw__engine_silent_peer(gw__engine_t *engine)
 {
     int owes = -1, takes = -1;
     for (uint32_t k = engine->done_rounds; k < engine->next_round; k++) {
@@ -23,6 +23,8 @@ static int silent_peer(gw__engine_t *engine)
                 continue;
             if (round->task[i].kind == GW__TASK_SEND)
                 takes = peer;
+            else if (round->task[i].kind != GW__TASK_RECV)
+                continue;
             else if (owes < 0 || engine->heard[peer] < engine->heard[owes])
                 owes = peer;
         }
@@ -66,5 +68,5 @@ gw_status_t gw__engine_judge_silence(gw__engine_t *engine)
     }
     if (silence < engine->timeout)
         return GW_OK;
-    return gw__closing_blame(engine, silent_peer(engine), silence);
+    return gw__closing_blame(engine, gw__engine_silent_peer(engine), silence);
 }

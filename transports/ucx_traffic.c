@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define CANCEL_NS                                                                                  \
-    UINT64_C(1000000000) /* how long cancel() waits before it gives the peer up, and once more     \
+    UINT64_C(200000000) /* how long cancel() waits before it gives the peer up, and once more      \
                             after that */
 #define WATCH_NS UINT64_C(100000000) /* how often the processes of peers are looked at */
 
