@@ -10,7 +10,7 @@
 /* Library version, and the revision of everything that ranks exchange: ranks of different wire
  * revisions do not compress together. */
 #define GW_VERSION       "0.1.0"
-#define GW_WIRE_REVISION 1
+#define GW_WIRE_REVISION 2
 GW_API const char *gw_version(void);
 
 typedef struct gw_context gw_context_t;
@@ -69,7 +69,7 @@ GW_API unsigned gw_rule_facts(const gw_context_t *context);
 
 /*
  * The settings that all ranks of a communicator must share, as one line of text:
- * "version=0.1.0;wire=1;codec=q4;min_bytes=65536;...". Equal texts compress together. At most
+ * "version=0.1.0;wire=2;codec=q4;min_bytes=65536;...". Equal texts compress together. At most
  * `size` bytes with the final NUL; GW_ERR_NO_SPACE when it does not fit (GW_AGREEMENT_MAX always
  * does).
  */

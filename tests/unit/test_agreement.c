@@ -65,32 +65,32 @@ START_TEST(versions_go_together_by_rule)
     static const struct {
         const char *other;
         bool together;
-    } table[] = {{"version=0.1.0;wire=1;codec=q4", true},
-                 {"version=0.1.7;wire=1;codec=q4", true},
-                 {"version=0.1.12-rc.1;wire=1;codec=q4", true},
-                 {"version=0.1;wire=1;codec=q4", true},
-                 {"version=0.2.0;wire=1;codec=q4", false},
-                 {"version=0.10.0;wire=1;codec=q4", false},
-                 {"version=1.1.0;wire=1;codec=q4", false},
-                 {"version=0;wire=1;codec=q4", false},
-                 {"version=;wire=1;codec=q4", false},
-                 {"version=0.1.0;wire=2;codec=q4", false},
-                 {"version=0.1.7;wire=1;codec=q8", false},
-                 {"version=0.1.7;wire=1;codec=q4;new=1", false},
-                 {"wire=1;version=0.1.0;codec=q4", false},
-                 {"versions=0.1.7;wire=1;codec=q4", false}};
+    } table[] = {{"version=0.1.0;wire=2;codec=q4", true},
+                 {"version=0.1.7;wire=2;codec=q4", true},
+                 {"version=0.1.12-rc.1;wire=2;codec=q4", true},
+                 {"version=0.1;wire=2;codec=q4", true},
+                 {"version=0.2.0;wire=2;codec=q4", false},
+                 {"version=0.10.0;wire=2;codec=q4", false},
+                 {"version=1.1.0;wire=2;codec=q4", false},
+                 {"version=0;wire=2;codec=q4", false},
+                 {"version=;wire=2;codec=q4", false},
+                 {"version=0.1.0;wire=3;codec=q4", false},
+                 {"version=0.1.7;wire=2;codec=q8", false},
+                 {"version=0.1.7;wire=2;codec=q4;new=1", false},
+                 {"wire=2;version=0.1.0;codec=q4", false},
+                 {"versions=0.1.7;wire=2;codec=q4", false}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        const char *texts[] = {"version=0.1.0;wire=1;codec=q4", table[i].other,
-                               "version=0.1.3;wire=1;codec=q4"};
+        const char *texts[] = {"version=0.1.0;wire=2;codec=q4", table[i].other,
+                               "version=0.1.3;wire=2;codec=q4"};
         gw_status_t status = compare(texts, 3);
         ck_assert_msg((status == GW_OK) == table[i].together, "%s: %s", table[i].other, why);
     }
-    const char *texts[] = {"version=0.1.0;wire=1", "version=0.2.1;wire=1", "version=0.1.1;wire=1"};
+    const char *texts[] = {"version=0.1.0;wire=2", "version=0.2.1;wire=2", "version=0.1.1;wire=2"};
     ck_assert_int_eq(compare(texts, 3), GW_ERR_SETTINGS_DIFFER);
     ck_assert_str_eq(why, "rank 1 has version=0.2.1, rank 0 0.1.0");
-    const char *wire[] = {"version=0.1.0;wire=1", "version=0.1.1;wire=2", "version=0.1.1;wire=2"};
+    const char *wire[] = {"version=0.1.0;wire=2", "version=0.1.1;wire=3", "version=0.1.1;wire=2"};
     ck_assert_int_eq(compare(wire, 3), GW_ERR_SETTINGS_DIFFER);
-    ck_assert_str_eq(why, "rank 0 has wire=1, rank 1 2");
+    ck_assert_str_eq(why, "rank 0 has wire=2, rank 1 2");
 }
 END_TEST
 
@@ -165,7 +165,7 @@ START_TEST(the_text_holds_what_ranks_must_share)
     ck_assert_int_eq(gw_context_create(NULL, 0, &context, NULL, 0), GW_OK);
     ck_assert_int_eq(gw_context_agreement(context, plain, sizeof plain), GW_OK);
     ck_assert_int_eq(gw_context_agreement(context, tiny, sizeof tiny), GW_ERR_NO_SPACE);
-    ck_assert(strncmp(plain, "version=", 8) == 0 && strstr(plain, ";wire=1;"));
+    ck_assert(strncmp(plain, "version=", 8) == 0 && strstr(plain, ";wire=2;"));
     gw_context_free(context);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         gw_setting_t setting = {table[i].name, table[i].value};
