@@ -6,7 +6,7 @@
 
 #include <gradwire/types.h>
 
-#define GW_MPI_ADAPTER_ABI 1
+#define GW_MPI_ADAPTER_ABI 2
 
 /*
  * MPI by function pointers. The module holds code for one MPI ABI and is not linked with MPI: first
@@ -49,6 +49,9 @@ typedef struct gw_mpi_adapter {
     double (*wtime)(void); /* seconds; local */
     const char *(*library_version)(
         void); /* "Open MPI v4.1.4"; local, before init as well; static */
+
+    /* The address of MPI_COMM_WORLD, for gw_comm_params_t's mpi_comm; local, static. */
+    void *(*world)(void);
 } gw_mpi_adapter_t;
 
 /* The symbol that an adapter module exports: `const gw_mpi_adapter_t *gw_mpi_adapter_module(void)`.

@@ -109,6 +109,13 @@ static double wtime(void)
     return PMPI_Wtime();
 }
 
+static void *world(void)
+{
+    static MPI_Comm comm;
+    comm = MPI_COMM_WORLD;
+    return &comm;
+}
+
 static const gw_mpi_adapter_t adapter = {
     .abi = GW_MPI_ADAPTER_ABI,
     .family = "Open MPI",
@@ -124,6 +131,7 @@ static const gw_mpi_adapter_t adapter = {
     .max_double = max_double,
     .wtime = wtime,
     .library_version = library_version,
+    .world = world,
 };
 
 GW_API const gw_mpi_adapter_t *gw_mpi_adapter_module(void);

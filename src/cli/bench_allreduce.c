@@ -168,7 +168,8 @@ static bool open_gradwire(gw_bench_t *bench, const options_t *o)
         gw_comm_params_t params = {.rank = bench->rank,
                                    .size = bench->size,
                                    .allgather = bench->mpi->allgather,
-                                   .name = "bench"};
+                                   .name = "bench",
+                                   .mpi_comm = bench->mpi->world()};
         status = gw_comm_create(bench->context, &params, &bench->comm);
         if (status != GW_OK)
             snprintf(why, sizeof why, "%s", gw_status_text(status));
