@@ -17,7 +17,8 @@ static gw_quant_kind_t kind_of(const gw_quant_task_t *t, size_t k)
         float unit = gw__load_float(s->payload[j] + at + 4);
         if (min != min)
             return GW_QUANT_POISONED;
-        if (fabsf(min) >= 0x1p126f || unit >= GW_QUANT_GREAT_UNIT)
+        if (fabsf(min) >= 0x1p126f || unit >= GW_QUANT_GREAT_UNIT ||
+            (unit < GW_QUANT_LEAST_UNIT && unit != 0.0f))
             kind = GW_QUANT_BY_REF;
     }
     return kind;

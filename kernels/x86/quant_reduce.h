@@ -25,12 +25,13 @@ typedef struct gw_quant_work {
     gw_quant_grid_t grid;
 } gw_quant_work_t;
 
-/* From this unit on, buckets go to the reference. */
+/* Payloads with units from here on, or below here but not 0, go to the reference. */
 #define GW_QUANT_GREAT_UNIT 0x1p100f
+#define GW_QUANT_LEAST_UNIT 0x1p-100f
 
 /*
  * A tier's part, by bits - 1, stochastic, and whether what was lost is kept. `sum` makes p and the
- * grid of bucket k, whose payloads are all finite with units below GW_QUANT_GREAT_UNIT; `code`
+ * grid of bucket k, whose payloads are all finite and have no such unit; `code`
  * writes the codes to dst, which is behind the metadata, and the residual.
  */
 typedef struct gw_quant_reducer {

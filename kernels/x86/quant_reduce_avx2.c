@@ -12,7 +12,26 @@
 
 typedef struct table {
     __m256 values, min, unit; /* values: of codes 0 to 7 */
+    __m256 step;              /* 4 bits: the unit at the place where a lane's code stays */
 } table_t;
+
+/*
+ * Four bits: codes stay where they are in their word, masked and converted as multiples of a power
+ * of two that the unit is divided by, which rounds as unit * code does while nothing is denormal
+ * (GW_QUANT_LEAST_UNIT). One shift then serves 16 codes. Lanes of such a pair of vectors hold
+ * elements 0 8 1 9 4 12 5 13 and 2 10 3 11 6 14 7 15 of 16: what unpacking makes of two vectors.
+ */
+INLINE void decode_4(const uint8_t *src, const table_t *t, __m256 pair[2])
+{
+    uint64_t word;
+    memcpy(&word, src, sizeof word);
+    __m256i mask = _mm256_setr_epi32(0xF, 0xF, 0xF0, 0xF0, 0xF0000, 0xF0000, 0xF00000, 0xF00000);
+    __m256i low = _mm256_set1_epi64x((long long)word), high = _mm256_srli_epi32(low, 8);
+    __m256 a = _mm256_cvtepi32_ps(_mm256_and_si256(low, mask));
+    __m256 b = _mm256_cvtepi32_ps(_mm256_and_si256(high, mask));
+    pair[0] = _mm256_add_ps(t->min, _mm256_mul_ps(t->step, a));
+    pair[1] = _mm256_add_ps(t->min, _mm256_mul_ps(t->step, b));
+}
 
 INLINE table_t table_of(const uint8_t *meta, unsigned bits)
 {
@@ -21,6 +40,8 @@ INLINE table_t table_of(const uint8_t *meta, unsigned bits)
     __m256i lane = _mm256_and_si256(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
                                     _mm256_set1_epi32((1 << bits) - 1));
     t.values = _mm256_add_ps(t.min, _mm256_mul_ps(t.unit, _mm256_cvtepi32_ps(lane)));
+    t.step = _mm256_mul_ps(
+        t.unit, _mm256_setr_ps(1, 1, 0x1p-4f, 0x1p-4f, 0x1p-16f, 0x1p-16f, 0x1p-20f, 0x1p-20f));
     return t;
 }
 
@@ -48,18 +69,38 @@ INLINE void take_payload(const uint8_t *meta, size_t i, __m256 *sum, size_t vect
         src = memcpy(end, src, 4 * bits);
     for (size_t byte = 0; byte < bits * vectors; byte += 64)
         _mm_prefetch((const char *)src + PAYLOAD_AHEAD + byte, _MM_HINT_T0);
-    for (size_t v = 0; v < vectors; v++) {
-        __m256 x = decode_8(src, v, &t, bits);
-        sum[v] = add ? _mm256_add_ps(sum[v], x) : x;
+    for (size_t v = 0; v < vectors; v += 2) {
+        __m256 x[2];
+        if (bits == 4) {
+            decode_4(src + 4 * v, &t, x);
+        } else {
+            x[0] = decode_8(src, v, &t, bits);
+            x[1] = decode_8(src, v + 1, &t, bits);
+        }
+        sum[v] = add ? _mm256_add_ps(sum[v], x[0]) : x[0];
+        sum[v + 1] = add ? _mm256_add_ps(sum[v + 1], x[1]) : x[1];
     }
 }
 
-INLINE void take_own(const float *own, __m256 *sum, size_t vectors, bool add)
+INLINE void take_own(const float *own, __m256 *sum, size_t vectors, bool add, unsigned bits)
 {
-    for (size_t v = 0; v < vectors; v++) {
+    for (size_t v = 0; v < vectors; v += 2) {
         _mm_prefetch((const char *)(own + 8 * v) + OWN_AHEAD, _MM_HINT_T1);
-        __m256 x = _mm256_loadu_ps(own + 8 * v);
+        __m256 a = _mm256_loadu_ps(own + 8 * v), b = _mm256_loadu_ps(own + 8 * v + 8);
+        __m256 x = bits == 4 ? _mm256_unpacklo_ps(a, b) : a;
+        __m256 y = bits == 4 ? _mm256_unpackhi_ps(a, b) : b;
         sum[v] = add ? _mm256_add_ps(sum[v], x) : x;
+        sum[v + 1] = add ? _mm256_add_ps(sum[v + 1], y) : y;
+    }
+}
+
+/* Back from the order of decode_4. */
+INLINE void put_in_order(__m256 *sum, size_t vectors)
+{
+    for (size_t v = 0; v < vectors; v += 2) {
+        __m256 a = sum[v], b = sum[v + 1];
+        sum[v] = _mm256_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0));
+        sum[v + 1] = _mm256_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1));
     }
 }
 
@@ -92,15 +133,17 @@ INLINE void sum_group(const gw_quant_task_t *t, size_t k, size_t i, float *p, ex
     size_t at = s->skip + k * t->stride, j = 0;
     __m256 sum[GROUP / 8];
     if (s->own_at == 0)
-        take_own(own, sum, vectors, false);
+        take_own(own, sum, vectors, false, bits);
     else
         take_payload(s->payload[j++] + at, i, sum, vectors, false, last, bits);
     for (; j < s->own_at; j++)
         take_payload(s->payload[j] + at, i, sum, vectors, true, last, bits);
     if (s->own_at)
-        take_own(own, sum, vectors, true);
+        take_own(own, sum, vectors, true, bits);
     for (; j < s->payloads; j++)
         take_payload(s->payload[j] + at, i, sum, vectors, true, last, bits);
+    if (bits == 4)
+        put_in_order(sum, vectors);
     finish(t, residual, sum, vectors, p, e);
 }
 
