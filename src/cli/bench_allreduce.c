@@ -17,7 +17,7 @@ typedef struct options {
     double factor;
     const char *dtype;
     int iterations, warmup;
-    bool inplace, check, json;
+    bool inplace, check, json, timeline;
 } options_t;
 
 /* One row of the result; times in microseconds, medians over the iterations of the slowest rank's
@@ -42,7 +42,9 @@ static void usage(FILE *out)
           "  --check          exit with 1 unless every element is inside the codec's error bound, "
           "also of the\n"
           "                   uncompressed plan, and all ranks hold the same bits\n"
-          "  --json           one JSON object per size\n"
+          "  --timeline       draw one call of each size: what rank 0 computed, sent and "
+          "received when\n"
+          "  --json           one JSON object per size; everything else goes to stderr\n"
           "\n"
           "Each size runs three ways in turn in the same run: the codec, Gradwire's own "
           "uncompressed plan (raw),\n"
@@ -57,9 +59,8 @@ static void usage(FILE *out)
 static int parse(int argc, char **argv, options_t *o)
 {
     static const struct option longs[] = {
-        {"codec", 1, 0, 'c'}, {"dtype", 1, 0, 'd'}, {"inplace", 0, 0, 'i'},
-        {"check", 0, 0, 'C'}, {"json", 0, 0, 'j'},  {"help", 0, 0, 'h'},
-        {0, 0, 0, 0}};
+        {"codec", 1, 0, 'c'}, {"dtype", 1, 0, 'd'},    {"inplace", 0, 0, 'i'}, {"check", 0, 0, 'C'},
+        {"json", 0, 0, 'j'},  {"timeline", 0, 0, 't'}, {"help", 0, 0, 'h'},    {0, 0, 0, 0}};
     static char name[] = "gradwire bench allreduce";
     *o = (options_t){
         .from = 1 << 20, .to = 64 << 20, .factor = 2, .dtype = "f32", .iterations = 5, .warmup = 1};
@@ -82,6 +83,9 @@ static int parse(int argc, char **argv, options_t *o)
             break;
         case 'j':
             o->json = true;
+            break;
+        case 't':
+            o->timeline = true;
             break;
         case 'b':
             good = gw_bench_parse_size(optarg, &o->from);
@@ -237,6 +241,21 @@ static bool inspect(gw_bench_t *bench, const options_t *o, row_t *row)
     return true;
 }
 
+/* One more call, drawn. */
+static bool draw(gw_bench_t *bench, const options_t *o)
+{
+    enum { EVENTS = 1 << 16, WIDTH = 100 };
+    if (speaks(bench) && gw_comm_timeline(bench->comm, EVENTS) != GW_OK)
+        fprintf(stderr, "gradwire bench allreduce: no memory for a timeline\n");
+    if (call(bench, BY_CODEC, o->inplace) < 0)
+        return false;
+    if (speaks(bench)) {
+        gw_comm_timeline_print(bench->comm, WIDTH, o->json ? stderr : stdout);
+        gw_comm_timeline(bench->comm, 0);
+    }
+    return true;
+}
+
 static bool measure(gw_bench_t *bench, const options_t *o, row_t *row)
 {
     double *times = malloc((size_t)o->iterations * WAYS * sizeof *times);
@@ -344,6 +363,7 @@ static bool run_size(gw_bench_t *bench, const options_t *o, size_t bytes)
                 gw_comm_error(bench->comm));
     if (ok && speaks(bench))
         print_row(bench, &row, o->json);
+    ok = ok && (!o->timeline || draw(bench, o));
     if (ok && speaks(bench) && o->check && !(row.error.within && row.identical && row.raw_within))
         fprintf(stderr, "gradwire bench allreduce: %zu bytes: CHECK FAILED:%s%s%s\n", bytes,
                 row.error.within ? "" : " error above the codec's bound",
