@@ -28,6 +28,9 @@ enum {
     SWEEP_EVERY = 64, /* calls between two searches for kinds that are gone: */
     BRIEF = 4,        /* those seen fewer times than this go after one such time, */
     GONE = 4096,      /* all others after this many calls */
+    /* Kinds that are remembered, at 25 KiB each: more than any model has sizes of buckets. Where
+       sizes never repeat, the one seen longest ago makes room. */
+    KINDS_MAX = 512,
 };
 
 /* One kind of call. */
@@ -197,8 +200,26 @@ static int new_slot(gw__residual_store_t *store, const gw__residual_key_t *key)
 /* ---- Kinds and their order
  * --------------------------------------------------------------------------- */
 
+/* The kind seen longest ago becomes this one; its residuals go. */
+static int replace_kind(gw__residual_store_t *store, const gw__residual_key_t *key)
+{
+    int oldest = 0;
+    for (int i = 1; i < store->kind_count; i++)
+        if (store->kinds[i]->last_call < store->kinds[oldest]->last_call)
+            oldest = i;
+    gw__residual_kind_t *kind = store->kinds[oldest];
+    for (int i = 0; i < store->slot_count; i++)
+        if (store->slots[i].values && same_key(&store->slots[i].key, &kind->key))
+            drop(store, i);
+    memset(kind, 0, sizeof *kind);
+    kind->key = *key;
+    return oldest;
+}
+
 static int add_kind(gw__residual_store_t *store, const gw__residual_key_t *key)
 {
+    if (store->kind_count == KINDS_MAX)
+        return replace_kind(store, key);
     if (store->kind_count == store->kind_capacity) {
         int capacity = store->kind_capacity ? 2 * store->kind_capacity : 16;
         gw__residual_kind_t **kinds = realloc(store->kinds, (size_t)capacity * sizeof *kinds);

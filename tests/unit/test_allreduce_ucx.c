@@ -221,6 +221,51 @@ START_TEST(a_burst_of_calls_stays_in_order)
 }
 END_TEST
 
+/* Posted and blocking calls mixed, with and without a worker that drives them. */
+static void post_many(gw_rank_t *rank)
+{
+    enum { WORKS = 24, MOST = 400000 };
+    float *x = malloc(WORKS * (size_t)MOST * sizeof *x);
+    gw_work_t *work[WORKS] = {NULL};
+    for (int i = 0; i < WORKS; i++) {
+        size_t count = i % 3 == 0 ? MOST : 1000 + (size_t)i;
+        for (size_t k = 0; k < count; k++)
+            x[(size_t)i * MOST + k] = (float)((k + (size_t)i) % 16);
+        float *mine = x + (size_t)i * MOST;
+        gw_status_t status =
+            i % 5 == 4 ? gw_allreduce(rank->comm, NULL, mine, count, GW_F32, GW_SUM)
+                       : gw_iallreduce(rank->comm, NULL, mine, count, GW_F32, GW_SUM, &work[i]);
+        gw_check(status == GW_OK, "work %d: %s", i, gw_comm_error(rank->comm));
+    }
+    for (int i = 0; i < WORKS; i++) {
+        size_t count = i % 3 == 0 ? MOST : 1000 + (size_t)i;
+        gw_check(gw_work_wait(&work[i]) == GW_OK, "work %d: %s", i, gw_comm_error(rank->comm));
+        for (size_t k = 0; k < count; k++) {
+            float expected = (float)rank->size * (float)((k + (size_t)i) % 16);
+            float got = x[(size_t)i * MOST + k];
+            gw_check(fabsf(got - expected) < 2.0f * (float)rank->size, "work %d element %zu: %g", i,
+                     k, got);
+        }
+    }
+    free(x);
+}
+
+START_TEST(posted_work_ends_in_order)
+{
+    static const char *const threads[] = {"0", "2"};
+    for (int t = 0; t < 2 && usable("posted_work_ends_in_order"); t++) {
+        gw_setting_t settings[] = {{"GRADWIRE_MIN_BYTES", "0"}, {"GRADWIRE_THREADS", threads[t]}};
+        gw_world_t world = {.size = 3,
+                            .transport = "ucx",
+                            .settings = settings,
+                            .setting_count = 2,
+                            .body = post_many};
+        gw_world_run(&world);
+        ck_assert_int_eq(world.created[0], GW_OK);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("allreduce_ucx");
@@ -228,6 +273,7 @@ int main(void)
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, every_world_size_agrees_with_the_loopback, 1, RANKS + 1);
     tcase_add_test(tc, a_burst_of_calls_stays_in_order);
+    tcase_add_test(tc, posted_work_ends_in_order);
     suite_add_tcase(suite, tc);
     return gw_test_main(suite);
 }

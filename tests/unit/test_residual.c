@@ -384,6 +384,22 @@ START_TEST(a_stranger_of_the_same_kind_keeps_to_itself)
 }
 END_TEST
 
+/* Sizes that never repeat leave nothing behind, and one that does keeps its own among them. */
+START_TEST(sizes_that_never_repeat_keep_a_bounded_memory)
+{
+    open_store("64M");
+    int found = 0;
+    for (size_t i = 0; i < 5000; i++) {
+        gw_check(call(100 + i, A, 1) == 0, "size %zu is new", 100 + i);
+        found += i % 50 == 0 && call(90, B, 2) == 2;
+    }
+    ck_assert_int_le(store.kind_count, 512);
+    ck_assert_int_le(store.slot_count, 2000);
+    ck_assert_int_ge(found, 90);
+    close_store();
+}
+END_TEST
+
 START_TEST(a_long_history_wraps)
 {
     open_store("");
@@ -495,6 +511,7 @@ int main(void)
     tcase_add_test(tc, one_bucket_at_recycled_addresses_keeps_one_residual);
     tcase_add_test(tc, equal_fresh_buckets_without_another_call_keep_a_bounded_memory);
     tcase_add_test(tc, a_stranger_of_the_same_kind_keeps_to_itself);
+    tcase_add_test(tc, sizes_that_never_repeat_keep_a_bounded_memory);
     tcase_add_test(tc, a_long_history_wraps);
     tcase_add_test(tc, a_call_costs_about_a_microsecond);
     tcase_add_test(tc, a_communicator_forgets_on_request);
