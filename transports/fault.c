@@ -19,7 +19,8 @@
  * Messages that are held back keep the caller's buffer, and messages of equal tag never overtake
  * each other.
  */
-#define REORDER_NS INT64_C(20000000) /* longest time that a message waits for others to pass it */
+#define REORDER_NS INT64_C(20000000)  /* longest time that a message waits for others to pass it */
+#define CLOSE_NS   INT64_C(200000000) /* how long close() tries to send what is left */
 #define FOR_EVER   INT64_MAX
 
 typedef struct op {
@@ -475,12 +476,19 @@ static gw_status_t fault_connect(gw_link_t *link, const gw_address_t *addresses)
     return link->below->connect(link->inner, addresses);
 }
 
-/* What is left are duplicates: nobody waits for them, and they should not be lost either. */
+static void fault_seal(gw_link_t *link)
+{
+    if (link->inner && link->below->seal)
+        link->below->seal(link->inner);
+}
+
+/* What is left are duplicates: nobody waits for them, and a long one may
+ * never be taken. */
 static gw_status_t fault_close(gw_link_t *link)
 {
     gw_status_t status = GW_OK;
     if (link->inner) {
-        int64_t until = now_ns() + (int64_t)(link->params.timeout * 0.5e9);
+        int64_t until = now_ns() + CLOSE_NS;
         for (op_t *op = link->first; op && !link->frozen; op = op->next)
             op->due = 0;
         while (link->first && !link->frozen && now_ns() < until)
@@ -508,5 +516,9 @@ const gw_transport_t gw__fault = {
     .cancel = fault_cancel,
     .describe = fault_describe,
     .close = fault_close,
+<<<<<<< Updated upstream
     .flags = GW_TRANSPORT_NETWORK, /* for those below that want it */
+=======
+    .seal = fault_seal,
+>>>>>>> Stashed changes
 };
