@@ -516,9 +516,6 @@ const gw_transport_t gw__fault = {
     .cancel = fault_cancel,
     .describe = fault_describe,
     .close = fault_close,
-<<<<<<< Updated upstream
     .flags = GW_TRANSPORT_NETWORK, /* for those below that want it */
-=======
     .seal = fault_seal,
->>>>>>> Stashed changes
 };
