@@ -44,8 +44,8 @@ static void count(gw_comm_t *comm, const gw_work_t *work, const gw__engine_figur
                               .poisoned = f->poisoned,
                               .residual_resets = comm->residuals.resets - comm->resets_counted,
                               .failed = work->status != GW_OK,
-                              .failed_rank = comm->failed_rank,
-                              .error = comm->error,
+                              .failed_rank = comm->engine.failed_rank,
+                              .error = comm->engine.error,
                               .plan = gw__plan_kind_name(work->decision.plan)};
     entry.plain_bytes = plain_bytes(comm->size, entry.bytes);
     comm->resets_counted += entry.residual_resets;
@@ -71,28 +71,36 @@ static gw_status_t check(const gw_comm_t *comm, const gw_call_t *call)
     return call->count > (SIZE_MAX >> 4) || overlaps(call) ? GW_ERR_INVALID : GW_OK;
 }
 
+/* A call on a communicator that failed before, which was counted as the error that it was. */
+static void count_dead(gw_comm_t *comm, const gw_call_t *call)
+{
+    gw__stats_call_t entry = {.reason = GW_REASON_DISABLED,
+                              .bytes = call->count * gw_dtype_size(call->dtype)};
+    gw__context_count(comm->context, comm->page, &entry);
+}
+
 /*
- * A call that check() refused: nothing was sent. It is counted as passed, for it has to be counted;
- * the error of a communicator that failed before was counted then. Only this rank may know of it,
- * so the others may wait for this one.
+ * A call that check() refused: nothing was sent. It is counted as passed, for it has to be counted.
+ * Only this rank may know of it, so the others may wait for this one.
  */
 static gw_status_t turn_down(gw_comm_t *comm, const gw_call_t *call, gw_status_t status)
 {
     if (!comm)
         return status;
-    bool dead = comm->failed != GW_OK;
+    if (comm->failed != GW_OK) {
+        count_dead(comm, call);
+        return status;
+    }
     bool buffers = status == GW_ERR_INVALID && overlaps(call);
-    if (!dead)
-        snprintf(comm->error, sizeof comm->error, "all-reduce refused: %s",
-                 buffers ? "its send and receive buffers overlap" : gw_status_text(status));
-    gw__stats_call_t entry = {.reason = dead ? GW_REASON_DISABLED : GW_REASON_UNSUPPORTED_CALL,
+    snprintf(comm->error, sizeof comm->error, "all-reduce refused: %s",
+             buffers ? "its send and receive buffers overlap" : gw_status_text(status));
+    gw__stats_call_t entry = {.reason = GW_REASON_UNSUPPORTED_CALL,
                               .bytes = call->count * gw_dtype_size(call->dtype),
-                              .failed = !dead,
+                              .failed = true,
                               .failed_rank = -1,
                               .error = comm->error};
     gw__context_count(comm->context, comm->page, &entry);
-    if (!dead)
-        gw__context_warn_once(comm->context, comm->error);
+    gw__context_warn_once(comm->context, comm->error);
     return status;
 }
 
@@ -111,8 +119,9 @@ void gw__call_begin(gw_work_t *work)
     const gw_coder_t *coder = work->decision.coder;
     work->slot = -1;
     work->status = GW_IN_PROGRESS;
-    if (comm->failed != GW_OK) {
-        work->status = turn_down(comm, call, comm->failed);
+    if (comm->broken != GW_OK) {
+        count_dead(comm, call);
+        work->status = comm->broken;
         return;
     }
     work->runs = call->count > 0 && comm->size > 1;
@@ -140,11 +149,19 @@ void gw__call_begin(gw_work_t *work)
 static void fail(gw_comm_t *comm, const gw_work_t *work)
 {
     gw__residual_reset(&comm->residuals, work->slot);
+    comm->broken = work->status;
+    gw_context_log(comm->context, GW_LOG_WARN, "all-reduce %llu of %zu elements failed: %s",
+                   (unsigned long long)work->job.number, work->call.count, comm->engine.error);
+}
+
+void gw__call_report(const gw_work_t *work)
+{
+    gw_comm_t *comm = work->comm;
+    if (work->status == GW_OK || comm->failed != GW_OK)
+        return;
     comm->failed = work->status;
     comm->failed_rank = comm->engine.failed_rank;
     snprintf(comm->error, sizeof comm->error, "%s", comm->engine.error);
-    gw_context_log(comm->context, GW_LOG_WARN, "all-reduce %llu of %zu elements failed: %s",
-                   (unsigned long long)work->job.number, work->call.count, comm->error);
 }
 
 gw_status_t gw__call_step(gw_work_t *work)

@@ -30,7 +30,8 @@ struct gw_comm {
     gw__stats_page_t *page;  /* owned by the context's book; NULL: there was no memory */
     uint64_t resets_counted; /* of the residual store, in the figures */
     uint64_t calls;          /* calls that went over the link */
-    gw_status_t failed;      /* sticky */
+    gw_status_t broken;      /* sticky; belongs to whoever drives the calls, like engine */
+    gw_status_t failed;      /* the same as far as the caller was told, with rank and sentence */
     int failed_rank;
     char error[512];
     char *why; /* while the link is set up: takes the transport's first warning; else NULL */

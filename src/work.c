@@ -150,11 +150,12 @@ gw_status_t gw__work_run(gw_work_t *work)
         append(queue, work);
         pthread_mutex_unlock(&queue->lock);
         finish(comm, work);
-        return work->status;
+    } else {
+        gw__call_begin(work);
+        while (gw__call_step(work) == GW_IN_PROGRESS)
+            gw__engine_rest(&comm->engine);
     }
-    gw__call_begin(work);
-    while (gw__call_step(work) == GW_IN_PROGRESS)
-        gw__engine_rest(&comm->engine);
+    gw__call_report(work);
     return work->status;
 }
 
@@ -189,6 +190,7 @@ static gw_status_t settle(gw_work_t **pointer)
     gw_work_t *work = *pointer;
     gw__queue_t *queue = &work->comm->queue;
     gw_status_t status = work->status;
+    gw__call_report(work);
     for (gw_work_t **p = &queue->posted; *p; p = &(*p)->next_posted)
         if (*p == work) {
             *p = work->next_posted;

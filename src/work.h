@@ -51,6 +51,10 @@ gw_status_t gw__work_run(gw_work_t *work);
 /* Posts a copy of `work`. GW_ERR_NO_MEMORY. */
 gw_status_t gw__work_post(const gw_work_t *work, gw_work_t **out);
 
+/* In allreduce.c: what the communicator says of a failure, once the caller learns of it: a driver
+ * leaves that alone. */
+void gw__call_report(const gw_work_t *work);
+
 /* In allreduce.c: the first moves, and the next one, of a work whose turn it is. Returns
  * GW_IN_PROGRESS or the final status. */
 void gw__call_begin(gw_work_t *work);
