@@ -88,9 +88,9 @@ START_TEST(versions_go_together_by_rule)
     const char *texts[] = {"version=0.1.0;wire=2", "version=0.2.1;wire=2", "version=0.1.1;wire=2"};
     ck_assert_int_eq(compare(texts, 3), GW_ERR_SETTINGS_DIFFER);
     ck_assert_str_eq(why, "rank 1 has version=0.2.1, rank 0 0.1.0");
-    const char *wire[] = {"version=0.1.0;wire=2", "version=0.1.1;wire=3", "version=0.1.1;wire=2"};
+    const char *wire[] = {"version=0.1.0;wire=2", "version=0.1.1;wire=3", "version=0.1.1;wire=3"};
     ck_assert_int_eq(compare(wire, 3), GW_ERR_SETTINGS_DIFFER);
-    ck_assert_str_eq(why, "rank 0 has wire=2, rank 1 2");
+    ck_assert_str_eq(why, "rank 0 has wire=2, rank 1 3");
 }
 END_TEST
 
