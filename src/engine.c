@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The host engine: one pass over the rounds under way starts every task whose inputs are ready.
- * Computing goes to a worker that is free, else it is done here, with a turn of the transport after
- * each task: so a chunk is encoded while the one before it is on the wire.
+ * Computing is done here, with a turn of the transport after each task, so that a chunk is encoded
+ * while the one before it is on the wire; what is ready beyond that goes to workers.
  */
 #include "engine.h"
 
@@ -215,17 +215,40 @@ gw_status_t gw__engine_computed(gw__engine_t *engine, gw__round_t *round, uint32
                            task->first, task->first + task->count);
 }
 
-/* Gives the task away, or does it. */
+/* Does a task here, with a turn of the transport after it. */
 static gw_status_t compute(gw__engine_t *engine, gw__round_t *round, uint32_t i)
 {
+    gw__result_t result;
     round->state[i] = GW__TASK_RUNNING;
-    if (gw__hands_offer(engine, round, i))
-        return GW_OK;
-    gw__result_t outcome;
-    gw__engine_compute(engine, round, &round->task[i], &outcome);
-    gw_status_t status = gw__engine_computed(engine, round, i, 0, &outcome);
+    gw__engine_compute(engine, round, &round->task[i], &result);
+    gw_status_t status = gw__engine_computed(engine, round, i, 0, &result);
     engine->transport->progress(engine->link);
     return status;
+}
+
+/*
+ * Who does a task that is ready. With workers the first of a pass is kept for this thread, which
+ * does it at the end of the pass; the others are offered. So nobody is woken where one task is
+ * ready at a time, because the wire is the limit.
+ */
+static gw_status_t assign(gw__engine_t *engine, gw__round_t *round, uint32_t i)
+{
+    if (engine->hands == 0)
+        return compute(engine, round, i);
+    if (!engine->kept) {
+        engine->kept = round;
+        engine->kept_task = i;
+    } else if (gw__hands_offer(engine, round, i)) {
+        round->state[i] = GW__TASK_RUNNING;
+    }
+    return GW_OK;
+}
+
+static gw_status_t compute_kept(gw__engine_t *engine)
+{
+    gw__round_t *round = engine->kept;
+    engine->kept = NULL;
+    return round ? compute(engine, round, engine->kept_task) : GW_OK;
 }
 
 /* Brings one task forward if that is possible now; *moved tells whether anything happened. */
@@ -238,7 +261,7 @@ static gw_status_t advance(gw__engine_t *engine, gw__round_t *round, uint32_t i,
             return GW_OK;
         *moved = true;
         if (!message)
-            return compute(engine, round, i);
+            return assign(engine, round, i);
         start_message(engine, round, i);
     }
     if (!message || round->request[i].status == GW_IN_PROGRESS)
@@ -295,6 +318,9 @@ static gw_status_t pass(gw__engine_t *engine, bool *moved)
         while (round->open < round->tasks && round->state[round->open] == GW__TASK_DONE)
             round->open++;
     }
+    status = compute_kept(engine);
+    if (status != GW_OK)
+        return status;
     while (engine->done_rounds < engine->next_round) {
         const gw__round_t *round = gw__engine_round(engine, engine->done_rounds);
         if (round->done < round->tasks)
@@ -311,7 +337,8 @@ static void cancel_all(gw__engine_t *engine)
     for (uint32_t k = engine->done_rounds; k < engine->next_round; k++) {
         gw__round_t *round = gw__engine_round(engine, k);
         for (uint32_t i = 0; i < round->tasks; i++)
-            if (round->state[i] == GW__TASK_RUNNING && round->request[i].status == GW_IN_PROGRESS)
+            if (is_message(&round->task[i]) && round->state[i] == GW__TASK_RUNNING &&
+                round->request[i].status == GW_IN_PROGRESS)
                 engine->transport->cancel(engine->link, &round->request[i]);
     }
 }
@@ -336,6 +363,7 @@ static void clear(gw__engine_t *engine, const gw__engine_call_t *call)
     engine->next_round = engine->done_rounds = 0;
     engine->missing = engine->open = 0;
     engine->idle_steps = engine->steps = 0;
+    engine->kept = NULL;
     engine->encode_ns = engine->decode_ns = engine->wait_ns = engine->own_ns = 0;
     engine->told_late = false;
     engine->silence_ns = 0;

@@ -111,6 +111,8 @@ typedef struct gw__engine {
     gw_status_t status; /* GW_IN_PROGRESS while it runs */
     gw__hand_t hand[GW__HANDS];
     int hands;
+    gw__round_t *kept; /* round of the task that this thread does at the end of the pass, or NULL */
+    uint32_t kept_task;
     int idle_steps, steps; /* without an event; since the last look */
     gw__engine_figures_t figures;
     uint32_t next_round, done_rounds;

@@ -114,40 +114,70 @@ static int by_begin(const void *a, const void *b)
     return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
 }
 
-/*
- * Nanoseconds of `part` while a sent frame was on its way. The sends' times are joined to stretches
- * first, for they overlap; events are in order of their beginning.
- */
-static int64_t under_wire(const gw__event_t *event, size_t count, bool (*part)(const gw__event_t *),
-                          int64_t *whole)
+static int by_exchange(const void *a, const void *b)
 {
-    int64_t covered = 0;
-    *whole = 0;
-    for (size_t i = 0; i < count; i++)
-        *whole += part(&event[i]) ? event[i].end_ns - event[i].begin_ns : 0;
-    for (size_t s = 0; s < count;) {
-        if (!takes_send(&event[s])) {
-            s++;
-            continue;
-        }
-        int64_t from = event[s].begin_ns, to = event[s].end_ns;
-        for (s++; s < count && (!takes_send(&event[s]) || event[s].begin_ns <= to); s++)
-            if (takes_send(&event[s]) && event[s].end_ns > to)
-                to = event[s].end_ns;
-        for (size_t i = 0; i < count; i++) {
-            int64_t a = event[i].begin_ns > from ? event[i].begin_ns : from;
-            int64_t b = event[i].end_ns < to ? event[i].end_ns : to;
-            covered += part(&event[i]) && b > a ? b - a : 0;
-        }
-    }
-    return covered;
+    const gw__event_t *x = a, *y = b;
+    if (x->peer != y->peer)
+        return x->peer < y->peer ? -1 : 1;
+    return x->round < y->round ? -1 : x->round > y->round;
 }
 
-static void print_share(const gw__event_t *event, size_t count, const char *name,
-                        bool (*part)(const gw__event_t *), FILE *out)
+/*
+ * An exchange: from the first frame that this rank sends a peer in a round until the last one of
+ * the round from there has come. A transport calls a send done when it has a copy, so its end says
+ * nothing of the wire; the peer's frame does. Writes the exchanges over the events, returns their
+ * number.
+ */
+static size_t find_exchanges(gw__event_t *event, size_t count)
 {
-    int64_t whole, covered = under_wire(event, count, part, &whole);
-    fprintf(out, "%s: %.3f ms, %.0f %% of it while a frame of this rank was on its way\n", name,
+    size_t messages = 0, exchanges = 0;
+    for (size_t i = 0; i < count; i++)
+        if (is_message(&event[i]))
+            event[messages++] = event[i];
+    qsort(event, messages, sizeof *event, by_exchange);
+    for (size_t i = 0; i < messages;) {
+        gw__event_t whole = {.begin_ns = INT64_MAX};
+        size_t first = i;
+        for (; i < messages && by_exchange(&event[first], &event[i]) == 0; i++) {
+            if (takes_send(&event[i]) && event[i].begin_ns < whole.begin_ns)
+                whole.begin_ns = event[i].begin_ns;
+            if (event[i].end_ns > whole.end_ns)
+                whole.end_ns = event[i].end_ns;
+        }
+        if (whole.begin_ns < whole.end_ns)
+            event[exchanges++] = whole;
+    }
+    qsort(event, exchanges, sizeof *event, by_begin);
+    return exchanges;
+}
+
+/* Nanoseconds of `e` inside the exchanges, which overlap and are in order of their beginning. */
+static int64_t inside(const gw__event_t *e, const gw__event_t *exchange, size_t count)
+{
+    int64_t at = e->begin_ns, sum = 0;
+    for (size_t i = 0; i < count && at < e->end_ns; i++) {
+        int64_t from = exchange[i].begin_ns > at ? exchange[i].begin_ns : at;
+        int64_t to = exchange[i].end_ns < e->end_ns ? exchange[i].end_ns : e->end_ns;
+        if (to > from) {
+            sum += to - from;
+            at = to;
+        }
+    }
+    return sum;
+}
+
+static void print_share(const gw__timeline_t *t, const gw__event_t *exchange, size_t exchanges,
+                        const char *name, bool (*part)(const gw__event_t *), FILE *out)
+{
+    int64_t whole = 0, covered = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        const gw__event_t *e = &t->event[i];
+        if (!part(e))
+            continue;
+        whole += e->end_ns - e->begin_ns;
+        covered += inside(e, exchange, exchanges);
+    }
+    fprintf(out, "%s: %.3f ms, %.0f %% of it while frames were on their way\n", name,
             (double)whole * 1e-6, whole ? 100.0 * (double)covered / (double)whole : 0.0);
 }
 
@@ -172,14 +202,14 @@ void gw__timeline_print(const gw__timeline_t *t, int width, FILE *out)
             row.number = n;
             print_row(t, &row, width, out);
         }
-    gw__event_t *sorted = malloc(t->count * sizeof *sorted);
-    if (!sorted)
+    gw__event_t *exchange = malloc(t->count * sizeof *exchange);
+    if (!exchange)
         return;
-    memcpy(sorted, t->event, t->count * sizeof *sorted);
-    qsort(sorted, t->count, sizeof *sorted, by_begin);
-    print_share(sorted, t->count, "encode", takes_encode, out);
-    print_share(sorted, t->count, "decode", takes_decode, out);
-    free(sorted);
+    memcpy(exchange, t->event, t->count * sizeof *exchange);
+    size_t exchanges = find_exchanges(exchange, t->count);
+    print_share(t, exchange, exchanges, "encode", takes_encode, out);
+    print_share(t, exchange, exchanges, "decode", takes_decode, out);
+    free(exchange);
     if (t->dropped)
         fprintf(out, "%zu later events had no room\n", t->dropped);
 }

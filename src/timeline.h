@@ -33,8 +33,8 @@ void gw__timeline_begin(gw__timeline_t *timeline, int64_t now_ns);
 /* Appends; what has no room is counted and left out. */
 void gw__timeline_add(gw__timeline_t *timeline, const gw__event_t *event);
 
-/* One line per lane and peer, `width` columns long, and what the computing cost of which part ran
- * under a message. Columns hold the last digit of the round. */
+/* One line per lane and peer, `width` columns long, whose columns hold the last digit of the round;
+ * and how much of the computing ran while frames were on their way. */
 void gw__timeline_print(const gw__timeline_t *timeline, int width, FILE *out);
 
 #endif

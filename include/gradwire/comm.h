@@ -92,8 +92,8 @@ GW_API gw_status_t gw_work_wait(gw_work_t **work);
 /*
  * Takes down when each task of the next calls begins and ends, at most `events` of a call; 0 stops
  * that. GW_ERR_NO_MEMORY. Print draws the last call as text, `width` columns: a line for what each
- * thread computed and for the messages with each peer, and how much computing ran while a frame of
- * this rank was on its way. Between calls only.
+ * thread computed and for the messages with each peer, and how much computing ran while frames
+ * were on their way. Between calls only.
  */
 GW_API gw_status_t gw_comm_timeline(gw_comm_t *comm, size_t events);
 GW_API void gw_comm_timeline_print(const gw_comm_t *comm, int width, FILE *out);

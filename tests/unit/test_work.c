@@ -406,15 +406,18 @@ END_TEST
 
 START_TEST(a_timeline_shows_what_ran_under_the_wire)
 {
-    gw__timeline_t *t = gw__timeline_new(3);
+    gw__timeline_t *t = gw__timeline_new(5);
     gw__timeline_begin(t, 1000);
+    /* Sent at 2000, at once copied away; the peer's frame of that round comes at 9000. */
     gw__event_t events[] = {
         {GW__TASK_ENCODE, GW__PUSH, 0, -1, 0, 1000, 2000},
-        {GW__TASK_SEND, GW__PUSH, 0, 1, 0, 2000, 9000},
+        {GW__TASK_SEND, GW__PUSH, 0, 1, 0, 2000, 2100},
+        {GW__TASK_RECV, GW__PUSH, 0, 1, 0, 1000, 9000},
         {GW__TASK_ENCODE, GW__PUSH, 1, -1, 1, 2000, 5000},
         {GW__TASK_DECODE_ADD, GW__PUSH, 0, 1, 0, 9000, 9500},
+        {GW__TASK_SEND, GW__PUSH, 0, 1, 1, 9500, 9600},
     };
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 6; i++)
         gw__timeline_add(t, &events[i]);
     t->end_ns = 11000;
     char *text = NULL;
@@ -424,8 +427,9 @@ START_TEST(a_timeline_shows_what_ran_under_the_wire)
     fclose(out);
     ck_assert_ptr_nonnull(strstr(text, "encode     0 |000.................|\n"));
     ck_assert_ptr_nonnull(strstr(text, "encode     1 |..1111111...........|\n"));
-    ck_assert_ptr_nonnull(strstr(text, "send to    1 |..000000000000000...|\n"));
-    ck_assert_ptr_nonnull(strstr(text, "encode: 0.004 ms, 75 % of it"));
+    ck_assert_ptr_nonnull(strstr(text, "recv of    1 |00000000000000000...|\n"));
+    ck_assert_ptr_nonnull(strstr(text, "encode: 0.004 ms, 75 % of it while"));
+    ck_assert_ptr_nonnull(strstr(text, "decode: 0.001 ms, 0 % of it while"));
     ck_assert_ptr_nonnull(strstr(text, "1 later events had no room"));
     free(text);
     free(t);
