@@ -128,14 +128,14 @@ START_TEST(without_a_range_they_do_not)
 END_TEST
 
 /* UCX 1.13 forgets what it allocated for an interface that it cannot open. */
-const char *__lsan_default_suppressions(void);
+GW_API const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
     return "leak:ucp_worker_iface_open";
 }
 
 /* So that LeakSanitizer sees who called UCX's allocator, which keeps no frame pointer. */
-const char *__asan_default_options(void);
+GW_API const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "fast_unwind_on_malloc=0";
