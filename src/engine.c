@@ -81,8 +81,13 @@ gw_status_t gw__engine_fail(gw__engine_t *engine, gw_status_t status, int peer, 
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(engine->error, sizeof engine->error, format, args);
+    int used = vsnprintf(engine->error, sizeof engine->error, format, args);
     va_end(args);
+    /* Who was stopped hears from the others only that they are gone. */
+    double still = gw__engine_standstill(engine);
+    if (still > 0 && used > 0 && (size_t)used < sizeof engine->error)
+        snprintf(engine->error + used, sizeof engine->error - (size_t)used,
+                 "; this process itself stood still for %.1f s", still);
     engine->failed_rank = peer;
     return status;
 }
@@ -135,12 +140,17 @@ static gw_status_t finish_message(gw__engine_t *engine, gw__round_t *round, uint
     const gw__task_t *task = &round->task[i];
     const gw_request_t *request = &round->request[i];
     bool receive = task->kind == GW__TASK_RECV;
-    if (request->status != GW_OK)
+    if (request->status != GW_OK) {
+        /* The echo of a peer that gave up and left: it may have said why. */
+        gw_status_t told = gw__closing_heed(engine, task->peer);
+        if (told != GW_OK)
+            return told;
         return gw__engine_fail(engine, request->status, task->peer,
                                "rank %d: %s while %s (round %u of %u)", task->peer,
                                gw_status_text(request->status),
                                receive ? "receiving from it" : "sending to it", round->number,
                                engine->call->plan.rounds);
+    }
     engine->silence_ns = 0;
     if (receive) {
         round->frame_length[task->buffer] = request->length;
@@ -366,7 +376,7 @@ static void clear(gw__engine_t *engine, const gw__engine_call_t *call)
     engine->kept = NULL;
     engine->encode_ns = engine->decode_ns = engine->wait_ns = engine->own_ns = 0;
     engine->told_late = false;
-    engine->silence_ns = 0;
+    engine->silence_ns = engine->standstill_ns = 0;
     engine->started = engine->last_look = gw__now_ns();
 }
 

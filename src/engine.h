@@ -76,6 +76,7 @@ typedef struct gw__hand {
  */
 typedef struct gw__notice {
     int32_t status, blamed;
+    uint32_t check; /* CRC32C of the two: a damaged notice must not accuse anybody */
 } gw__notice_t;
 
 /* The end of a call with one peer. */
@@ -124,6 +125,7 @@ typedef struct gw__engine {
     int64_t started, last_look; /* monotonic nanoseconds */
     int64_t
         silence_ns; /* spent listening since the last event; not while this process stood still */
+    int64_t standstill_ns;                 /* the longest time between two looks */
     int64_t encode_ns, decode_ns, wait_ns; /* spent so far */
     int64_t own_ns;                        /* of these, computing by the thread itself */
     bool told_late;
@@ -196,6 +198,9 @@ gw_status_t gw__engine_judge_silence(gw__engine_t *engine);
 uint8_t *gw__engine_frame(const gw__engine_t *engine, const gw__round_t *round,
                           const gw__task_t *task);
 
+/* Seconds for which this process was stopped in the call; 0 when there is no sign of that. */
+double gw__engine_standstill(const gw__engine_t *engine);
+
 /* A round under way, by number. */
 gw__round_t *gw__engine_round(gw__engine_t *engine, uint32_t k);
 
@@ -210,11 +215,14 @@ gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *ca
  *
  * begin posts the receives. tell, once all rounds are done, sends the closing messages. step takes
  * in what came; *moved tells whether anything did. blame, when silence has lasted too long, finds
- * out whose it is. abort, after a failure, tells the others with `status` and ends all requests.
+ * out whose it is. heed, when the transport reports that a peer is gone, looks for a notice that
+ * tells why; GW_OK when there is none. abort, after a failure, tells the others with `status` and
+ * ends all requests.
  */
 void gw__closing_begin(gw__engine_t *engine);
 void gw__closing_tell(gw__engine_t *engine);
 gw_status_t gw__closing_step(gw__engine_t *engine, bool *moved);
+gw_status_t gw__closing_heed(gw__engine_t *engine, int peer);
 gw_status_t gw__closing_blame(gw__engine_t *engine, int suspect, double silence);
 void gw__closing_abort(gw__engine_t *engine, gw_status_t status);
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The end of a call: closing messages to and from every peer that took part. */
+#include <stddef.h>
 #include <string.h>
 
 #include "clock.h"
 #include "engine.h"
+#include "frame.h"
 
 enum {
     TURN_US = 1000,     /* longest sleep while waiting for last messages */
@@ -49,6 +51,11 @@ void gw__closing_tell(gw__engine_t *engine)
     }
 }
 
+static uint32_t check_of(const gw__notice_t *notice)
+{
+    return gw__crc32c(0, (const uint8_t *)notice, offsetof(gw__notice_t, check));
+}
+
 /* Tells the others that this rank gives up, each once. */
 static void give_notice(gw__engine_t *engine, gw_status_t status, int blamed)
 {
@@ -57,7 +64,8 @@ static void give_notice(gw__engine_t *engine, gw_status_t status, int blamed)
         if (!c->takes_part || c->told)
             continue;
         c->told = true;
-        c->out = (gw__notice_t){status, blamed};
+        c->out = (gw__notice_t){.status = status, .blamed = blamed};
+        c->out.check = check_of(&c->out);
         engine->transport->send(engine->link, r, closing_tag(engine), &c->out, sizeof c->out,
                                 &c->send);
     }
@@ -95,22 +103,52 @@ gw_status_t gw__closing_blame(gw__engine_t *engine, int suspect, double silence)
                            "rank %d: entered the call, then silent for %.1f s", blamed, silence);
 }
 
-/* A peer has given up. Whom it blames is blamed here too, unless that is this rank. */
+/* A peer has given up. Whom it blames is blamed here too. */
 static gw_status_t take_notice(gw__engine_t *engine, int peer, const gw__closing_t *c)
 {
     gw_status_t why = (gw_status_t)c->in.status;
     int blamed = c->in.blamed;
-    bool whole = c->recv.length == sizeof c->in;
-    if (whole && why == GW_ERR_TIMEOUT && blamed < 0) {
+    if (c->recv.length != sizeof c->in || c->in.check != check_of(&c->in))
+        return gw__engine_fail(engine, GW_ERR_PEER_FAILED, peer,
+                               "rank %d: gave the call up, with a damaged message", peer);
+    if (why == GW_ERR_TIMEOUT && blamed < 0) {
         int suspect = gw__engine_silent_peer(engine);
         return gw__closing_blame(engine, suspect >= 0 ? suspect : peer, engine->timeout);
     }
-    if (!whole || blamed < 0 || blamed >= engine->size || blamed == engine->rank || blamed == peer)
+    if (blamed < 0 || blamed >= engine->size || blamed == peer)
         return gw__engine_fail(engine, GW_ERR_PEER_FAILED, peer, "rank %d: gave the call up: %s",
                                peer, gw_status_text(why));
     bool of_peer = why <= GW_ERR_PEER_FAILED && why > GW_ERR_INTERNAL;
-    return gw__engine_fail(engine, of_peer ? why : GW_ERR_PEER_FAILED, blamed,
-                           "rank %d: %s, says rank %d", blamed, gw_status_text(why), peer);
+    return gw__engine_fail(
+        engine, of_peer ? why : GW_ERR_PEER_FAILED, blamed, "rank %d%s: %s, says rank %d", blamed,
+        blamed == engine->rank ? ", which is this one" : "", gw_status_text(why), peer);
+}
+
+static bool has_notice(const gw__closing_t *c)
+{
+    return c->takes_part && !c->heard && c->recv.status == GW_OK && c->recv.length > 0;
+}
+
+gw_status_t gw__closing_heed(gw__engine_t *engine, int peer)
+{
+    for (int j = 0; j < engine->size; j++) {
+        int r = (peer + j) % engine->size;
+        gw__closing_t *c = &engine->closing[r];
+        if (!has_notice(c))
+            continue;
+        c->heard = true;
+        return take_notice(engine, r, c);
+    }
+    return GW_OK;
+}
+
+/* A closing message that the transport could not carry. */
+static gw_status_t take_error(gw__engine_t *engine, int peer, gw_status_t error)
+{
+    gw_status_t status = gw__closing_heed(engine, peer);
+    if (status != GW_OK)
+        return status;
+    return gw__engine_fail(engine, error, peer, "rank %d: %s", peer, gw_status_text(error));
 }
 
 /* Looks at one peer's messages; *moved is set when one of them is new. */
@@ -120,16 +158,14 @@ static gw_status_t look(gw__engine_t *engine, int peer, bool *moved)
     bool heard = c->heard;
     if (!c->heard && c->recv.status != GW_IN_PROGRESS) {
         if (c->recv.status != GW_OK)
-            return gw__engine_fail(engine, c->recv.status, peer, "rank %d: %s", peer,
-                                   gw_status_text(c->recv.status));
+            return take_error(engine, peer, c->recv.status);
         c->heard = true;
         gw__engine_heard(engine, peer);
         if (c->recv.length > 0)
             return take_notice(engine, peer, c);
     }
     if (c->told && c->send.status != GW_OK && c->send.status != GW_IN_PROGRESS)
-        return gw__engine_fail(engine, c->send.status, peer, "rank %d: %s", peer,
-                               gw_status_text(c->send.status));
+        return take_error(engine, peer, c->send.status);
     bool over = c->heard && c->told && c->send.status == GW_OK;
     *moved |= over || c->heard != heard;
     if (over) {

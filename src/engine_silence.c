@@ -5,8 +5,9 @@
 #include "engine.h"
 
 enum {
-    LATE_WARNING_S = 10, /* a peer that has not entered the call earns a warning after this */
-    STANDSTILL_MS = 500  /* longer between two looks: this process was stopped or computing */
+    LATE_WARNING_S = 10,       /* a peer that has not entered the call earns a warning after this */
+    TELL_STANDSTILL_MS = 1000, /* beyond any time that computing takes between two looks */
+    STANDSTILL_MS = 500        /* longer between two looks: this process was stopped or computing */
 };
 
 /* Of those that owe a message the one heard longest ago:
@@ -49,6 +50,13 @@ static void warn_late(gw__engine_t *engine, double silence)
     engine->told_late = true;
 }
 
+double gw__engine_standstill(const gw__engine_t *engine)
+{
+    int64_t since = gw__now_ns() - engine->last_look;
+    int64_t longest = since > engine->standstill_ns ? since : engine->standstill_ns;
+    return longest > (int64_t)TELL_STANDSTILL_MS * 1000000 ? (double)longest * 1e-9 : 0.0;
+}
+
 /*
  * What silence means. While a peer has not entered the call it may be evaluating or loading data:
  * that earns a warning, and excuses the others too, since they may be waiting for the same peer.
@@ -58,6 +66,8 @@ gw_status_t gw__engine_judge_silence(gw__engine_t *engine)
     int64_t now = gw__now_ns(), step = now - engine->last_look;
     int64_t most = (int64_t)STANDSTILL_MS * 1000000;
     engine->last_look = now;
+    if (step > engine->standstill_ns)
+        engine->standstill_ns = step;
     engine->silence_ns += step < most ? step : most;
     double silence = (double)engine->silence_ns * 1e-9;
     if (engine->missing > 0) {

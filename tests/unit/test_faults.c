@@ -105,12 +105,10 @@ static const scene_t scenes[] = {
     {.name = "corrupted-header",
      .carriers = FAULTY,
      .faults = "corrupt=0.3:48,only=1,from=%d",
-     .blame = ANYBODY, /* a notice may be hit as well */
      .may_work = true},
     {.name = "corrupted-anywhere",
      .carriers = FAULTY,
      .faults = "corrupt=0.3,only=1,from=%d",
-     .blame = ANYBODY,
      .may_work = true},
     {.name = "dropped",
      .carriers = FAULTY,
@@ -410,6 +408,10 @@ static void repeat(const cell_t *cell, const char *name, int times)
                      v->failure);
             if (i == stage->victim && n == 0 && times > 1 && v->error[0])
                 printf("# %-46s the victim says: %s\n", name, v->error);
+            /* Who was stopped must not be left to think that the others failed. */
+            gw_check(i != stage->victim || cell->scene->act != stop || !v->error[0] ||
+                         strstr(v->error, "this process itself stood still"),
+                     "%s, repetition %d: the stopped rank says: %s", name, n, v->error);
             if (i == stage->victim || i == cell->size)
                 continue;
             took[n] = v->took > took[n] ? v->took : took[n];
