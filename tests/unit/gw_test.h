@@ -10,6 +10,19 @@
 
 #include "gw_random.h"
 
+/* Whether this is a build with ThreadSanitizer, under which UCX has races of its own and computing
+ * takes many times as long. */
+#if defined(__has_feature) /* clang */
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+enum { GW_THREAD_SANITIZED = 1 };
+#else
+enum { GW_THREAD_SANITIZED = 0 };
+#endif
+
 /* A test that this machine cannot run: counted and named by tests/run. */
 static inline void gw_test_skip(const char *name, const char *reason)
 {

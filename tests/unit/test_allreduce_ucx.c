@@ -9,17 +9,6 @@
 
 #include "gw_bound.h"
 
-#if defined(__has_feature) /* clang */
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-enum { THREAD_SANITIZED = 1 };
-#else
-enum { THREAD_SANITIZED = 0 };
-#endif
-
 static const size_t counts[] = {0, 1, 3, 7, 255, 513, 70001};
 static const char *const specs[] = {"raw", "q1", "q2", "q3", "q4", "q8", "q4:round=stochastic"};
 enum {
@@ -169,7 +158,7 @@ static bool usable(const char *name)
 {
     const gw_transport_t *transport;
     char why[256] = "";
-    if (THREAD_SANITIZED) {
+    if (GW_THREAD_SANITIZED) {
         gw_test_skip(name, "UCX under ThreadSanitizer");
         return false;
     }

@@ -8,17 +8,6 @@
 #include <stdarg.h>
 #include <string.h>
 
-#if defined(__has_feature) /* clang */
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-enum { THREAD_SANITIZED = 1 };
-#else
-enum { THREAD_SANITIZED = 0 };
-#endif
-
 static const gw_transport_t *fault(void)
 {
     const gw_transport_t *transport = NULL;
@@ -62,7 +51,7 @@ END_TEST
 
 START_TEST(contract_over_ucx)
 {
-    if (THREAD_SANITIZED)
+    if (GW_THREAD_SANITIZED)
         return gw_test_skip("contract_over_ucx", "UCX under ThreadSanitizer");
 #ifdef HAVE_UCX
     run_part(body_parts[_i], 3, "over=ucx");

@@ -20,16 +20,7 @@ static double seconds(void)
 static char log_name[64];
 
 /* The calls compute as well, and under ThreadSanitizer that takes seconds of its own. */
-#if defined(__has_feature) /* clang */
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-enum { SLOWER = 5 };
-#else
-enum { SLOWER = 1 };
-#endif
+enum { SLOWER = GW_THREAD_SANITIZED ? 5 : 1 };
 
 /* Lines of the log that hold `text`. */
 static int told(const char *text)

@@ -16,17 +16,6 @@
 #include "gw_bound.h"
 #include "comm_internal.h"
 
-#if defined(__has_feature) /* clang */
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-enum { THREAD_SANITIZED = 1 };
-#else
-enum { THREAD_SANITIZED = 0 };
-#endif
-
 /* ---- A strict reader of JSON
  * -------------------------------------------------------------------------- */
 
@@ -778,7 +767,7 @@ START_TEST(a_forked_child_writes_nothing)
         gw_context_write_stats(context);
         gw_context_write_stats(idle);
         /* One of its own it may have. ThreadSanitizer ends children that start threads. */
-        if (THREAD_SANITIZED)
+        if (GW_THREAD_SANITIZED)
             exit(0);
         gw_context_t *mine = open_context(own, "");
         gw_context_count_passed(mine, GW_REASON_OP);
@@ -790,7 +779,7 @@ START_TEST(a_forked_child_writes_nothing)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
     ck_assert_uint_eq(inode(name), last);
-    if (!THREAD_SANITIZED)
+    if (!GW_THREAD_SANITIZED)
         ck_assert_uint_eq(number(read_file(own), "calls"), 1);
     gw_context_count_passed(context, GW_REASON_OP);
     wait_for_calls(name, 2);
