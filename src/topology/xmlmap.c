@@ -287,6 +287,21 @@ static bool check_root(mapper_t *m)
     return true;
 }
 
+/* Whether hwloc's reader of sets can be given this text: its count of the groups, checked by an
+ * assertion, misses a comma at the beginning. */
+static bool is_set(const char *text)
+{
+    static const char infinite[] = "0xf...f";
+    size_t prefix = strncmp(text, infinite, sizeof infinite - 1) == 0 ? sizeof infinite - 1 : 0;
+    const char *groups = text + prefix;
+    if (prefix > 0 && *groups == '\0')
+        return true;
+    if ((prefix > 0) != (*groups == ',') || *groups == '\0')
+        return false;
+    size_t length = strlen(groups);
+    return length < 8192 && strspn(groups, "0123456789abcdefABCDEFx,") == length;
+}
+
 /* The set that the root names as allowed, within what is there; everything when it names nothing.
  */
 static bool allowed_set(mapper_t *m, const char *name, hwloc_bitmap_t all, hwloc_bitmap_t out)
@@ -295,10 +310,8 @@ static bool allowed_set(mapper_t *m, const char *name, hwloc_bitmap_t all, hwloc
     hwloc_bitmap_copy(out, all);
     if (!text)
         return true;
-    size_t len = strlen(text);
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
-    bool good = set && len > 0 && len < 8192 && strspn(text, "0123456789abcdefABCDEFx,") == len &&
-                hwloc_bitmap_sscanf(set, text) == 0;
+    bool good = set && is_set(text) && hwloc_bitmap_sscanf(set, text) == 0;
     if (good)
         hwloc_bitmap_and(out, all, set);
     hwloc_bitmap_free(set);

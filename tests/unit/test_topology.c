@@ -248,6 +248,8 @@ static const struct damage {
     {"bridge_pci=\"", "other=\"", "range of buses"},
     {"osdev_type=\"2\"", "osdev_type=\"99\"", "OS device"},
     {"allowed_cpuset=\"0x", "allowed_cpuset=\"0q", "not a set"},
+    {"allowed_cpuset=\"0x", "allowed_cpuset=\",0x", "not a set"}, /* hwloc asserts */
+    {"allowed_cpuset=\"0x", "allowed_cpuset=\"0xf...f0x", "not a set"},
     {"version=\"2.0\"", "version=\"3.0\"", "version"},
     {"hwloc2.dtd\"", "hwloc2.dtd\" [<!ENTITY a \"b\">]", "definitions"},
     {"</topology>", "</topology><topology>", "more than one root"},
