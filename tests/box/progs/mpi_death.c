@@ -1,24 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a rank between two large sums.
+/*
+ * The end of a rank between two large sums, or in one.
  *   mpi_death kill     rank 1 dies; rank 0, whose handler returns, prints what its next two calls
- * give mpi_death abort    rank 0 calls MPI_Abort while the others go on */
+ *                      give
+ *   mpi_death stop     the same, but rank 1 is stopped in the middle of a sum
+ *   mpi_death abort    rank 0 calls MPI_Abort while the others go on
+ */
 #include "mpi_prog.h"
 
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
-enum { COUNT = 1 << 18 };
+enum { COUNT = 1 << 18, MANY = 1 << 24 };
 
-static float in[COUNT], out[COUNT];
+static float in[MANY], out[MANY];
+static int count = COUNT;
 static int last; /* what the last sum returned */
 
 static int sum(void)
 {
-    int rc = MPI_Allreduce(in, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), class = rc;
+    int rc = MPI_Allreduce(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), class = rc;
     last = rc;
     if (rc != MPI_SUCCESS)
         MPI_Error_class(rc, &class);
     return class;
+}
+
+static void stop(int signal)
+{
+    (void)signal;
+    raise(SIGSTOP);
+}
+
+/* Sums without end, of which one takes so long that the alarm finds rank 1 in it; rank 0 leaves
+ * with the first error, and the seconds that the failed sum took. */
+static double sum_until_stopped(int rank, long *pid)
+{
+    count = MANY;
+    *pid = (long)getpid();
+    MPI_Bcast(pid, 1, MPI_LONG, 1, MPI_COMM_WORLD);
+    if (rank == 1) {
+        struct itimerval once = {.it_value = {.tv_usec = 300000}};
+        signal(SIGALRM, stop);
+        setitimer(ITIMER_REAL, &once, NULL);
+    }
+    for (;;) {
+        double began = MPI_Wtime();
+        if (sum() != MPI_SUCCESS)
+            return MPI_Wtime() - began;
+    }
 }
 
 int main(int argc, char **argv)
@@ -27,10 +58,13 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    bool dies = argc > 1 && strcmp(argv[1], "kill") == 0;
+    bool stops = argc > 1 && strcmp(argv[1], "stop") == 0;
+    bool dies = stops || (argc > 1 && strcmp(argv[1], "kill") == 0);
+    long victim = 0;
     bool fine = true;
     for (int i = 0; i < 3; i++)
         fine = sum() == MPI_SUCCESS && fine;
+    double took = stops ? sum_until_stopped(rank, &victim) : 0;
     if (dies && rank == 1)
         raise(SIGKILL);
     if (!dies && rank == 0)
@@ -38,7 +72,7 @@ int main(int argc, char **argv)
     if (!dies)
         for (;;)
             sum();
-    double began = MPI_Wtime();
+    double began = MPI_Wtime() - took;
     int first = sum(), second = sum();
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
@@ -47,5 +81,7 @@ int main(int argc, char **argv)
     printf("fine %d other %d %d quick %d\n", fine, first == MPI_ERR_OTHER, second == MPI_ERR_OTHER,
            MPI_Wtime() - began < 7);
     fflush(stdout);
+    if (victim > 0)
+        kill((pid_t)victim, SIGKILL);
     _exit(0); /* MPI_Finalize would wait for the dead */
 }
