@@ -54,6 +54,20 @@ INLINE extremes_t code_bucket(const job_t *job, const gw_quant_grid_t *g, uint8_
     return e;
 }
 
+/* A bucket without extent, such as one of zeros: all codes are 0. Two thirds of the buckets of a
+ * gradient with embeddings are like that, and the exact way above takes longest for them. */
+INLINE extremes_t code_flat(const job_t *job, const gw_quant_grid_t *g, uint8_t *dst,
+                            const job_t *next, way_t way)
+{
+    size_t n = job->spec->bucket;
+    __m256 min = _mm256_set1_ps(g->min);
+    memset(dst + GW_QUANT_META_BYTES, 0, n * way.bits / 8);
+    for (size_t i = 0; way.keeps && i < n; i += 8)
+        _mm256_storeu_ps(job->residual + i,
+                         _mm256_sub_ps(load_p(job->src, job->residual, i, way.adds), min));
+    return scan(next->src, next->residual, n, way.adds);
+}
+
 /* All whole buckets of a call; returns how many were poisoned. */
 INLINE size_t encode_buckets(job_t job, size_t buckets, uint64_t bucket, uint64_t key, uint8_t *dst,
                              unsigned bits, bool stochastic, bool ef)
@@ -74,6 +88,8 @@ INLINE size_t encode_buckets(job_t job, size_t buckets, uint64_t bucket, uint64_
             poisoned += !g.finite;
             gw__quant_ref_bucket(job.spec, job.src, job.residual, n, job.noise, dst);
             e = scan(next.src, next.residual, n, ef);
+        } else if (g.unit == 0.0f) {
+            e = code_flat(&job, &g, dst, &next, (way_t){bits, stochastic, ef, ef, false});
         } else if (g.shifted && g.unit >= FLT_MIN) {
             e = code_bucket(&job, &g, dst, &next, (way_t){bits, stochastic, ef, ef, true});
         } else {
