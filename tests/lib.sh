@@ -5,6 +5,9 @@ set -u
 : "${GW_SOURCE:=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}"
 : "${GW_BUILD:=$GW_SOURCE/build}"
 
+# Check programs that a script runs must not write where the script's own lines belong.
+unset CK_TAP_LOG_FILE_NAME
+
 # tap NAME COMMAND ...: one test; passes when the command succeeds. Its output is shown when it fails.
 tap() {
     local name=$1 out
