@@ -376,6 +376,7 @@ static void clear(gw__engine_t *engine, const gw__engine_call_t *call)
     engine->kept = NULL;
     engine->encode_ns = engine->decode_ns = engine->wait_ns = engine->own_ns = 0;
     engine->told_late = false;
+    engine->next_reach = 0;
     engine->silence_ns = engine->standstill_ns = 0;
     engine->started = engine->last_look = gw__now_ns();
 }

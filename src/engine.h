@@ -129,6 +129,7 @@ typedef struct gw__engine {
     int64_t encode_ns, decode_ns, wait_ns; /* spent so far */
     int64_t own_ns;                        /* of these, computing by the thread itself */
     bool told_late;
+    int64_t next_reach;       /* when to ask again whether the hosts of late peers answer */
     gw__timeline_t *timeline; /* takes down what happens when; NULL: nobody wants to know */
 
     /* The last failure. */

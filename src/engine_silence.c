@@ -5,6 +5,7 @@
 #include "engine.h"
 
 enum {
+    REACH_MS = 250,            /* between two looks at the hosts of late peers */
     LATE_WARNING_S = 10,       /* a peer that has not entered the call earns a warning after this */
     TELL_STANDSTILL_MS = 1000, /* beyond any time that computing takes between two looks */
     STANDSTILL_MS = 500        /* longer between two looks: this process was stopped or computing */
@@ -57,6 +58,25 @@ double gw__engine_standstill(const gw__engine_t *engine)
     return longest > (int64_t)TELL_STANDSTILL_MS * 1000000 ? (double)longest * 1e-9 : 0.0;
 }
 
+/* Late is who has not entered the call; but a host that does not even acknowledge is no late one.
+ */
+static gw_status_t judge_reach(gw__engine_t *engine, int64_t now)
+{
+    if (!engine->transport->reach || now < engine->next_reach)
+        return GW_OK;
+    engine->next_reach = now + (int64_t)REACH_MS * 1000000;
+    for (int r = 0; r < engine->size; r++) {
+        if (!engine->expected[r] || engine->arrived[r])
+            continue;
+        gw_status_t status = engine->transport->reach(engine->link, r, engine->timeout);
+        if (status != GW_OK)
+            return gw__engine_fail(engine, status, r,
+                                   "rank %d: %s: its host has acknowledged nothing for %.1f s", r,
+                                   gw_status_text(status), engine->timeout);
+    }
+    return GW_OK;
+}
+
 /*
  * What silence means. While a peer has not entered the call it may be evaluating or loading data:
  * that earns a warning, and excuses the others too, since they may be waiting for the same peer.
@@ -74,7 +94,7 @@ gw_status_t gw__engine_judge_silence(gw__engine_t *engine)
         double patience = engine->timeout < LATE_WARNING_S ? engine->timeout : LATE_WARNING_S;
         if (!engine->told_late && silence > patience)
             warn_late(engine, silence);
-        return GW_OK;
+        return silence < engine->timeout ? GW_OK : judge_reach(engine, now);
     }
     if (silence < engine->timeout)
         return GW_OK;

@@ -501,6 +501,13 @@ static gw_status_t fault_close(gw_link_t *link)
     return status;
 }
 
+static gw_status_t fault_reach(gw_link_t *link, int peer, double seconds)
+{
+    if (!link->inner || !link->below->reach)
+        return GW_OK;
+    return link->below->reach(link->inner, peer, seconds);
+}
+
 const gw_transport_t gw__fault = {
     .abi = GW_TRANSPORT_ABI,
     .name = "fault",
@@ -518,4 +525,5 @@ const gw_transport_t gw__fault = {
     .close = fault_close,
     .flags = GW_TRANSPORT_NETWORK, /* for those below that want it */
     .seal = fault_seal,
+    .reach = fault_reach,
 };

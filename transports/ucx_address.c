@@ -209,7 +209,16 @@ static const char *defect(const gw_link_t *link, int rank, const gw_address_t *a
     return NULL;
 }
 
-static void peer_fill(gw_link_t *link, int rank, const unsigned char *from, unsigned char *copy)
+static void read_source(const unsigned char *address, size_t i, ucx_source_t *out)
+{
+    const unsigned char *at = address + HEADER + get(address + AT_LENGTH, 4) + i * SOURCE;
+    out->family = at[0];
+    memcpy(out->addr, at + 1, sizeof(out->addr));
+}
+
+/* Takes what a peer tells of itself; its worker address goes to `copy`, its hosts behind it.
+ * Returns the bytes that these take. */
+static size_t peer_fill(gw_link_t *link, int rank, const unsigned char *from, unsigned char *copy)
 {
     ucx_peer_t *peer = &link->peers[rank];
     size_t size = (size_t)get(from + AT_LENGTH, 4);
@@ -223,13 +232,11 @@ static void peer_fill(gw_link_t *link, int rank, const unsigned char *from, unsi
     pid_t pid = (pid_t)get(from + AT_PID, 4);
     if (visible && pid > 0 && pid != getpid())
         peer->watch = gw__ucx_watch(pid);
-}
-
-static void read_source(const unsigned char *address, size_t i, ucx_source_t *out)
-{
-    const unsigned char *at = address + HEADER + get(address + AT_LENGTH, 4) + i * SOURCE;
-    out->family = at[0];
-    memcpy(out->addr, at + 1, sizeof(out->addr));
+    peer->hosts = (ucx_source_t *)(void *)(copy + size);
+    peer->host_count = (int)sources_of(from);
+    for (int i = 0; i < peer->host_count; i++)
+        read_source(from, (size_t)i, &peer->hosts[i]);
+    return size + (size_t)peer->host_count * sizeof(*peer->hosts);
 }
 
 /* Whether a rank shares our host: by name, or because it has the very same addresses. */
@@ -291,17 +298,16 @@ gw_status_t gw__ucx_address_unpack(gw_link_t *link, const gw_address_t *addresse
                              what);
             return GW_ERR_UNREACHABLE;
         }
-        total += (size_t)get((const unsigned char *)addresses[i].bytes + AT_LENGTH, 4);
+        const unsigned char *from = addresses[i].bytes;
+        total += (size_t)get(from + AT_LENGTH, 4) + sources_of(from) * sizeof(ucx_source_t);
     }
     /* UCX reads worker addresses in place and keeps no copy. */
     unsigned char *memory = malloc(total);
     if (!memory)
         return GW_ERR_NO_MEMORY;
     link->addresses = memory;
-    for (int i = 0; i < link->params.size; i++) {
-        peer_fill(link, i, addresses[i].bytes, memory);
-        memory += get((const unsigned char *)addresses[i].bytes + AT_LENGTH, 4);
-    }
+    for (int i = 0; i < link->params.size; i++)
+        memory += peer_fill(link, i, addresses[i].bytes, memory);
     if (link->params.guard)
         guard_open(link, addresses);
     return GW_OK;

@@ -29,8 +29,7 @@
 
 typedef struct sockaddr_storage address_t;
 
-/* Calls `visit` with every descriptor of this process. */
-static void each_descriptor(void (*visit)(void *arg, int fd), void *arg)
+void gw__ucx_each_descriptor(void (*visit)(void *arg, int fd), void *arg)
 {
     DIR *directory = opendir("/proc/self/fd");
     if (!directory)
@@ -97,7 +96,7 @@ void gw__ucx_guard_begin(ucx_guard_t *guard)
     guard->before = calloc(GW__UCX_LISTENERS_BEFORE, sizeof(*guard->before));
     guard->before_count = 0;
     if (guard->before)
-        each_descriptor(note_listener, guard);
+        gw__ucx_each_descriptor(note_listener, guard);
 }
 
 static bool contains(const uint8_t *text, size_t length, const uint8_t *part, size_t part_length)
@@ -244,7 +243,7 @@ void gw__ucx_guard_close(gw_link_t *link)
     size_t length;
     if (link->guard.before && ucp_worker_get_address(link->worker, &worker, &length) == UCS_OK) {
         search_t search = {&link->guard, (const uint8_t *)worker, length};
-        each_descriptor(take_listener, &search);
+        gw__ucx_each_descriptor(take_listener, &search);
         ucp_worker_release_address(link->worker, worker);
     }
     free(link->guard.before);
@@ -254,7 +253,7 @@ void gw__ucx_guard_close(gw_link_t *link)
      * progress(), so none of their bytes was looked at. */
     refuse_waiting(link);
     if (link->guard.count > 0)
-        each_descriptor(cut, &link->guard);
+        gw__ucx_each_descriptor(cut, &link->guard);
 }
 
 static void attach_open(gw_link_t *link, bool requests)
@@ -291,7 +290,7 @@ void gw__ucx_guard_sweep(gw_link_t *link)
         refuse_waiting(link);
     else
         guard->undecided = has_waiting(guard);
-    each_descriptor(sort_out, guard);
+    gw__ucx_each_descriptor(sort_out, guard);
 }
 
 /*

@@ -47,6 +47,8 @@ struct ucx_peer {
     bool eager;          /* over TCP: no rendezvous, see configure_tcp */
     int watch;           /* descriptor that is readable once the peer's process ended; -1: none */
     const void *address; /* its ucp worker address */
+    ucx_source_t *hosts; /* addresses of its host, as far as it told; in the link's `addresses` */
+    int host_count;
     ucx_op_t *ops;
     char carrier[64];
 };
@@ -132,6 +134,12 @@ void gw__ucx_peers_close(gw_link_t *link, uint64_t until);
 
 /* What carries the data to a peer, as far as UCX tells. */
 const char *gw__ucx_peer_describe(ucx_peer_t *peer);
+
+/* Calls `visit` with every descriptor of this process. */
+void gw__ucx_each_descriptor(void (*visit)(void *arg, int fd), void *arg);
+
+/* Whether the host of a peer still answers: see gw_transport_t.reach. ucx_reach.c */
+gw_status_t gw__ucx_reach(gw_link_t *link, int peer, double seconds);
 
 /* A descriptor that becomes readable when this process ends; -1 where the kernel has none. */
 int gw__ucx_watch(pid_t pid);

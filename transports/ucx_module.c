@@ -193,6 +193,7 @@ static const gw_transport_t ucx = {
     .close = ucx_close,
     .flags = GW_TRANSPORT_NETWORK,
     .seal = gw__ucx_guard_seal,
+    .reach = gw__ucx_reach,
 };
 
 GW_API const gw_transport_t *gw_transport_module(void);

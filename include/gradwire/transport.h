@@ -5,7 +5,7 @@
 
 #include <gradwire/types.h>
 
-#define GW_TRANSPORT_ABI         3
+#define GW_TRANSPORT_ABI         4
 #define GW_TRANSPORT_ADDRESS_MAX 4096 /* bytes of one rank's address */
 #define GW_TAG_BITS              48   /* usable bits of a tag */
 #define GW_TRANSPORT_SECRET      16   /* bytes of gw_link_params_t's secret */
@@ -114,6 +114,11 @@ typedef struct gw_transport {
     /* Every rank has had a message from and to every other: no new connection is to be let in. Call
      * it before anything long is sent. NULL: nothing to do. */
     void (*seal)(gw_link_t *link);
+
+    /* GW_ERR_UNREACHABLE when the host of `peer` has acknowledged nothing for `seconds` of what was
+     * sent to it; GW_OK otherwise, also when nothing is known. Takes system calls: to be asked a
+     * few times a second at most. NULL: nothing is ever known. */
+    gw_status_t (*reach)(gw_link_t *link, int peer, double seconds);
 } gw_transport_t;
 
 /* What a transport needs or offers. */

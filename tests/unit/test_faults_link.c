@@ -19,7 +19,7 @@
 
 enum { COUNT = 4000000 };
 
-typedef enum fault { LINK_DOWN, BLACKHOLE } fault_t;
+typedef enum fault { LINK_DOWN, LINK_DOWN_BEFORE, BLACKHOLE } fault_t;
 
 /* Becomes a process on node `node` of the lab: its network, its /sys, a host name of its own. */
 static bool move_to(int node)
@@ -47,6 +47,12 @@ static void shell(stage_t *stage, int actor, const char *command)
 static double down_at;
 static stage_t *down_stage;
 
+static void strike(stage_t *stage)
+{
+    shell(stage, 1, "ip link set lab0 down");
+    atomic_store(&stage->struck, stage_now());
+}
+
 static void take_down(void *arg)
 {
     (void)arg;
@@ -54,8 +60,7 @@ static void take_down(void *arg)
         return;
     stage_t *stage = down_stage;
     down_stage = NULL;
-    shell(stage, 1, "ip link set lab0 down");
-    atomic_store(&stage->struck, stage_now());
+    strike(stage);
 }
 
 static gw_status_t sum(stage_t *stage, int actor, gw_comm_t *comm)
@@ -92,7 +97,12 @@ static gw_comm_t *comm_new(stage_t *stage, int actor, gw_context_t *context, sea
 static void lose_the_link(stage_t *stage, int actor, gw_comm_t *comm)
 {
     verdict_t *v = &stage->verdict[actor];
-    if (actor == 1) {
+    if (*(const fault_t *)stage->scene == LINK_DOWN_BEFORE) {
+        /* Nothing of the next call gets through: the other side looks late, and is not. */
+        v->status = sum(stage, actor, comm);
+        if (actor == 1)
+            strike(stage);
+    } else if (actor == 1) {
         down_at = stage_now() + 0.3;
         down_stage = stage;
     }
@@ -132,7 +142,7 @@ static void act(stage_t *stage, int actor)
     if (fault == BLACKHOLE)
         shell(stage, actor, command);
     gw_comm_t *comm = comm_new(stage, actor, context, &seat, &status);
-    if ((status == GW_OK) != (fault == LINK_DOWN))
+    if ((status == GW_OK) != (fault != BLACKHOLE))
         stage_fail(stage, actor, "creation: %s", gw_status_name(status));
     if (comm)
         lose_the_link(stage, actor, comm);
@@ -171,6 +181,12 @@ START_TEST(a_link_that_goes_down)
 }
 END_TEST
 
+START_TEST(a_link_that_is_down_before_the_call)
+{
+    run_fault(LINK_DOWN_BEFORE);
+}
+END_TEST
+
 START_TEST(a_route_that_leads_nowhere)
 {
     run_fault(BLACKHOLE);
@@ -183,6 +199,7 @@ int main(void)
     TCase *tc = tcase_create("faults_link");
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, a_link_that_goes_down);
+    tcase_add_test(tc, a_link_that_is_down_before_the_call);
     tcase_add_test(tc, a_route_that_leads_nowhere);
     suite_add_tcase(suite, tc);
     return gw_test_main(suite);
