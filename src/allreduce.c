@@ -46,7 +46,8 @@ static void count(gw_comm_t *comm, const gw_work_t *work, const gw__engine_figur
                               .failed = work->status != GW_OK,
                               .failed_rank = comm->engine.failed_rank,
                               .error = comm->engine.error,
-                              .plan = gw__plan_kind_name(work->decision.plan)};
+                              .plan = gw__plan_kind_name(work->decision.plan),
+                              .codec = work->decision.coder->spec};
     entry.plain_bytes = plain_bytes(comm->size, entry.bytes);
     comm->resets_counted += entry.residual_resets;
     gw__context_count(comm->context, comm->page, &entry);

@@ -172,6 +172,7 @@ static gw_status_t open_link(setup_t *setup, char *why, size_t why_size)
                              .size = comm->size,
                              .port_min = comm->context->settings.port_min,
                              .port_max = comm->context->settings.port_max,
+                             .local_ranks = comm->local_ranks,
                              .timeout = comm->context->settings.timeout,
                              .guard = comm->context->settings.guard,
                              .secret = setup->secret + GW__SECRET_BYTES - GW_TRANSPORT_SECRET,

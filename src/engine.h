@@ -83,6 +83,7 @@ typedef struct gw__notice {
 typedef struct gw__closing {
     gw_request_t send, recv;
     bool takes_part, told, heard; /* in this call; closing message sent; theirs received */
+    bool noticed;                 /* the message sent was a notice */
     gw__notice_t in, out;
 } gw__closing_t;
 

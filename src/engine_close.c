@@ -18,9 +18,11 @@ static int64_t after_ms(int ms)
     return gw__now_ns() + (int64_t)ms * 1000000;
 }
 
-static uint64_t closing_tag(const gw__engine_t *engine)
+/* Of this call, or of a later one: a round that no plan has. */
+static uint64_t closing_tag(const gw__engine_t *engine, uint64_t calls_later)
 {
-    return gw__engine_tag(engine->call, engine->call->plan.rounds, GW__PULL);
+    gw__engine_call_t call = {.number = engine->call->number + calls_later};
+    return gw__engine_tag(&call, 2 * GW__PLAN_MAX_ROUNDS - 1, GW__PULL);
 }
 
 void gw__closing_begin(gw__engine_t *engine)
@@ -33,7 +35,7 @@ void gw__closing_begin(gw__engine_t *engine)
         if (!c->takes_part)
             continue;
         engine->open++;
-        engine->transport->recv(engine->link, r, closing_tag(engine), &c->in, sizeof c->in,
+        engine->transport->recv(engine->link, r, closing_tag(engine, 0), &c->in, sizeof c->in,
                                 &c->recv);
     }
 }
@@ -47,7 +49,7 @@ void gw__closing_tell(gw__engine_t *engine)
         if (!c->takes_part || c->told)
             continue;
         c->told = true;
-        engine->transport->send(engine->link, peer, closing_tag(engine), &c->out, 0, &c->send);
+        engine->transport->send(engine->link, peer, closing_tag(engine, 0), &c->out, 0, &c->send);
     }
 }
 
@@ -56,18 +58,35 @@ static uint32_t check_of(const gw__notice_t *notice)
     return gw__crc32c(0, (const uint8_t *)notice, offsetof(gw__notice_t, check));
 }
 
+static void send_notice(gw__engine_t *engine, int peer, gw_status_t status, int blamed,
+                        uint64_t calls_later)
+{
+    gw__closing_t *c = &engine->closing[peer];
+    c->told = c->noticed = true;
+    c->out = (gw__notice_t){.status = status, .blamed = blamed};
+    c->out.check = check_of(&c->out);
+    engine->transport->send(engine->link, peer, closing_tag(engine, calls_later), &c->out,
+                            sizeof c->out, &c->send);
+}
+
 /* Tells the others that this rank gives up, each once. */
 static void give_notice(gw__engine_t *engine, gw_status_t status, int blamed)
 {
+    for (int r = 0; r < engine->size; r++)
+        if (engine->closing[r].takes_part && !engine->closing[r].told)
+            send_notice(engine, r, status, blamed, 0);
+}
+
+/*
+ * Tells those whom this rank had told that all is well: they may have ended this call, and would
+ * take this rank for late in the next one.
+ */
+static void give_late_notice(gw__engine_t *engine, gw_status_t status, int blamed)
+{
     for (int r = 0; r < engine->size; r++) {
-        gw__closing_t *c = &engine->closing[r];
-        if (!c->takes_part || c->told)
-            continue;
-        c->told = true;
-        c->out = (gw__notice_t){.status = status, .blamed = blamed};
-        c->out.check = check_of(&c->out);
-        engine->transport->send(engine->link, r, closing_tag(engine), &c->out, sizeof c->out,
-                                &c->send);
+        const gw__closing_t *c = &engine->closing[r];
+        if (r != engine->rank && !c->noticed && c->send.status != GW_IN_PROGRESS)
+            send_notice(engine, r, status, blamed, 1);
     }
 }
 
@@ -187,10 +206,15 @@ gw_status_t gw__closing_step(gw__engine_t *engine, bool *moved)
 static bool under_way(const gw__engine_t *engine)
 {
     for (int r = 0; r < engine->size; r++)
-        if (engine->closing[r].takes_part && engine->closing[r].told &&
-            engine->closing[r].send.status == GW_IN_PROGRESS)
+        if (engine->closing[r].told && engine->closing[r].send.status == GW_IN_PROGRESS)
             return true;
     return false;
+}
+
+static void wait_for_notices(gw__engine_t *engine)
+{
+    for (int64_t until = after_ms(ABORT_MS); under_way(engine) && gw__now_ns() < until;)
+        turn(engine);
 }
 
 /* Whoever failed is told as well: it may live and be the one with the broken route. */
@@ -199,13 +223,13 @@ void gw__closing_abort(gw__engine_t *engine, gw_status_t status)
     if (engine->open == 0)
         return;
     give_notice(engine, status, engine->failed_rank);
-    for (int64_t until = after_ms(ABORT_MS); under_way(engine) && gw__now_ns() < until;)
-        turn(engine);
+    wait_for_notices(engine);
+    give_late_notice(engine, status, engine->failed_rank);
+    wait_for_notices(engine);
     for (int r = 0; r < engine->size; r++) {
         gw__closing_t *c = &engine->closing[r];
-        if (!c->takes_part)
-            continue;
-        engine->transport->cancel(engine->link, &c->recv);
+        if (c->takes_part)
+            engine->transport->cancel(engine->link, &c->recv);
         if (c->told)
             engine->transport->cancel(engine->link, &c->send);
     }

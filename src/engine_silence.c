@@ -33,10 +33,14 @@ int gw__engine_silent_peer(gw__engine_t *engine)
     }
     if (owes >= 0 || takes >= 0)
         return owes >= 0 ? owes : takes;
-    for (int r = 0; r < engine->size; r++)
+    int open = -1; /* has had all and said so, but does not take our last message */
+    for (int r = 0; r < engine->size; r++) {
         if (engine->closing[r].takes_part && !engine->closing[r].heard)
             return r;
-    return -1;
+        if (engine->closing[r].takes_part)
+            open = r;
+    }
+    return open;
 }
 
 static void warn_late(gw__engine_t *engine, double silence)
@@ -84,7 +88,8 @@ static gw_status_t judge_reach(gw__engine_t *engine, int64_t now)
 gw_status_t gw__engine_judge_silence(gw__engine_t *engine)
 {
     int64_t now = gw__now_ns(), step = now - engine->last_look;
-    int64_t most = (int64_t)STANDSTILL_MS * 1000000;
+    int64_t most = (int64_t)STANDSTILL_MS * 1000000, quarter = (int64_t)(engine->timeout * 0.25e9);
+    most = most < quarter ? most : quarter; /* whoever stood still hears the others first */
     engine->last_look = now;
     if (step > engine->standstill_ns)
         engine->standstill_ns = step;

@@ -16,7 +16,8 @@ gw_status_t gw__log_open(gw__log_t *log, gw_log_level_t level, const char *path)
     log->fd = STDERR_FILENO;
     log->rank = -1;
     if (path && path[0]) {
-        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        /* A pipe without a reader must not hold the program up, now or when it is full. */
+        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
         if (fd < 0)
             return GW_ERR_IO;
         log->fd = fd;

@@ -59,7 +59,7 @@ typedef struct gw__plan {
  * to the grain, and enlarged until the number of rounds fits a message tag (GW__PLAN_MAX_ROUNDS). A
  * pure function of its arguments.
  */
-enum { GW__PLAN_MAX_ROUNDS = 1 << 22 };
+enum { GW__PLAN_MAX_ROUNDS = 1 << 22 }; /* message tags have room for twice as many */
 void gw__plan_init(gw__plan_t *plan, gw_plan_kind_t kind, int rank, int size, size_t count,
                    size_t grain, size_t chunk);
 

@@ -25,7 +25,7 @@ typedef enum gw__plan_setting {
     X(MIN_BYTES, "GRADWIRE_MIN_BYTES", "65536", "bytes", "smaller calls pass through")             \
     X(CONFIG, "GRADWIRE_CONFIG", "", "file",                                                       \
       "rules: which calls get another codec or are left alone")                                    \
-    X(GATE, "GRADWIRE_GATE", "always", "always", "always: every eligible call is compressed")      \
+    X(GATE, "GRADWIRE_GATE", "always", "always", "every eligible call is compressed")              \
     X(PLAN, "GRADWIRE_PLAN", "auto", "auto|direct|gather",                                         \
       "how a call is split: direct (owner sums a shard), gather (everybody sums all), auto")       \
     X(STATS, "GRADWIRE_STATS", "", "file", "figures as JSON; %r becomes the rank")                 \
@@ -34,8 +34,8 @@ typedef enum gw__plan_setting {
     X(SEED, "GRADWIRE_SEED", "0", "number", "seed of all randomness")                              \
     X(KERNELS, "GRADWIRE_KERNELS", "best", "best|ref|avx2|avx512", "CPU tier of the kernels")      \
     X(THREADS, "GRADWIRE_THREADS", "auto", "auto|number",                                          \
-      "threads beside the caller's that compute; auto: one per CPU that the rank may use, the "    \
-      "own off")                                                                                   \
+      "threads beside the caller's that compute; auto: the CPUs that the rank may use, shared "    \
+      "among the ranks of the node, less the caller's, at most 3")                                 \
     X(CHECKSUM, "GRADWIRE_CHECKSUM", "off", "off|on",                                              \
       "CRC32C on every frame that this rank sends")                                                \
     X(TRANSPORT, "GRADWIRE_TRANSPORT", "auto", "auto|ucx|mpi|fault",                               \

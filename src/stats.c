@@ -79,8 +79,11 @@ void gw__stats_page_add(gw__stats_page_t *page, const gw__stats_call_t *call)
     else
         bump(&c->reasons[call->reason], 1);
     add_class(&page->classes[class_of(call->bytes)], call);
-    if (call->compressed && call->plan && !atomic_load_explicit(&page->plan, memory_order_relaxed))
+    if (call->compressed && call->plan &&
+        !atomic_load_explicit(&page->plan, memory_order_relaxed)) {
+        snprintf(page->codec_used, sizeof page->codec_used, "%s", call->codec ? call->codec : "");
         atomic_store_explicit(&page->plan, call->plan, memory_order_release);
+    }
     atomic_store(&page->sequence, sequence + 2);
 }
 
@@ -301,7 +304,7 @@ static void print_page(const gw__stats_page_t *page, const snapshot_t *shot, FIL
 {
     fprintf(out, "{\"id\": %" PRIu32 ", \"size\": %d, ", page->id, page->size);
     print_text("name", page->name, out);
-    print_text("codec", page->codec, out);
+    print_text("codec", shot->plan && page->codec_used[0] ? page->codec_used : page->codec, out);
     print_text("transport", page->transport, out);
     print_text("plan", shot->plan ? shot->plan : "", out);
     fprintf(out,

@@ -52,7 +52,8 @@ typedef struct gw__stats_page {
     int failed_rank; /* of the last error, with its sentence; -1: none */
     char error[256];
     _Alignas(64) _Atomic uint64_t sequence; /* odd while a call is added */
-    const char *_Atomic plan;               /* of the first compressed call; NULL: none yet */
+    char codec_used[128];     /* of the first compressed call; written once, before plan */
+    const char *_Atomic plan; /* of the first compressed call; NULL: none yet */
     gw__stats_counters_t counters;
     gw__stats_class_t classes[GW__STATS_CLASSES];
 } gw__stats_page_t;
@@ -78,6 +79,7 @@ typedef struct gw__stats_call {
     int failed_rank;   /* with `error`; -1: none */
     const char *error; /* of a call that failed: a sentence, copied; NULL: none */
     const char *plan;  /* static name; NULL: none */
+    const char *codec; /* its specification */
 } gw__stats_call_t;
 
 /* Adds one call to a page, or to the loose counters. Any thread. The last store is sequentially

@@ -4,6 +4,7 @@
 #include "ucx_internal.h"
 
 #include <dirent.h>
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -128,6 +129,37 @@ static gw_status_t descriptors_check(const gw_link_params_t *params)
     return GW_ERR_IO;
 }
 
+/* Whether nothing uses this port: neither a listening socket nor the rest of a connection. */
+static bool port_is_free(int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
+    if (fd >= 0)
+        close(fd);
+    return is_free;
+}
+
+/* UCX tries ports of the range at random until one is free, and would never end when none is. Each
+ * rank of the node needs one for each of its devices. */
+static gw_status_t ports_check(const gw_link_t *link)
+{
+    const gw_link_params_t *params = &link->params;
+    int need = params->local_ranks > 0 ? params->local_ranks : 1, found = 0;
+    for (const char *c = params->devices ? params->devices : ""; *c; c++)
+        need += *c == ',' ? (params->local_ranks > 0 ? params->local_ranks : 1) : 0;
+    if (params->port_max == 0 || !link->context->network)
+        return GW_OK;
+    for (int port = params->port_min; port <= params->port_max && found < need; port++)
+        found += port_is_free(port);
+    if (found >= need)
+        return GW_OK;
+    params->log(params->log_arg, GW_LOG_WARN,
+                "ucx: %d of the ports %d-%d (GRADWIRE_PORTS) are free, and %d are needed", found,
+                params->port_min, params->port_max, need);
+    return GW_ERR_NO_DEVICE;
+}
+
 static gw_status_t ucx_open(const gw_link_params_t *params, gw_link_t **out)
 {
     if (params->size < 1 || params->size > 65536 || params->rank < 0 ||
@@ -142,7 +174,9 @@ static gw_status_t ucx_open(const gw_link_params_t *params, gw_link_t **out)
     status = gw__ucx_context_get(&link->params, &link->context);
     if (status != GW_OK)
         goto free_link;
-    status = worker_open(link);
+    status = ports_check(link);
+    if (status == GW_OK)
+        status = worker_open(link);
     if (status != GW_OK)
         goto put_context;
     *out = link;

@@ -31,9 +31,10 @@ typedef struct gw_link_params {
     const char
         *devices; /* network interfaces to use, comma separated; NULL: the transport's choice */
     int port_min, port_max; /* of listening sockets; 0, 0: any */
-    double timeout;         /* seconds: bound of connect and close */
-    bool one_node;          /* all ranks share this node */
-    bool one_memory;        /* ... and can share memory, so that no network is needed */
+    int local_ranks; /* ranks of the communicator on this node, which share them; 0: not known */
+    double timeout;  /* seconds: bound of connect and close */
+    bool one_node;   /* all ranks share this node */
+    bool one_memory; /* ... and can share memory, so that no network is needed */
     /* Listening ports take connections from the ranks' nodes alone, and none before connect() and
      * after seal(). Who sets it calls seal(). */
     bool guard;

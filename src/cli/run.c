@@ -104,6 +104,20 @@ static int read_options(int argc, char **argv)
     return -1;
 }
 
+/* Whether there is such a tier at all; whether it can run is for the rank's machine to say. */
+static bool kernels_known(const char *name)
+{
+    bool available;
+    const char *tier;
+    if (!name || !name[0] || strcmp(name, "best") == 0)
+        return true;
+    for (size_t i = 0; (tier = gw_kernel_tier_at(i, &available)); i++)
+        if (strcmp(tier, name) == 0)
+            return true;
+    complain("GRADWIRE_KERNELS=%s: no such tier", name);
+    return false;
+}
+
 /*
  * Finds a wrong setting here, once, and not on every rank after the job was started. What belongs
  * to the machine of a rank (its kernels, files to write) is not looked at.
@@ -121,6 +135,8 @@ static bool settings_usable(void)
         complain("GRADWIRE_LOG=%s: must be one of off, warn, info, debug", log);
         return false;
     }
+    if (!kernels_known(getenv("GRADWIRE_KERNELS")))
+        return false;
     gw_context_t *context = NULL;
     gw_status_t status =
         gw_context_create(neutral, sizeof neutral / sizeof neutral[0], &context, why, sizeof why);

@@ -259,6 +259,50 @@ START_TEST(a_silent_peer_ends_the_call_in_time)
 }
 END_TEST
 
+/* Rank 0's "all is well" is lost: it has its result, and rank 1 gives the call up. Rank 0 must not
+ * take it for late in the next call. */
+static _Thread_local bool loses;
+
+static gw_status_t lose_empty(gw_link_t *link, int peer, uint64_t tag, const void *data,
+                              size_t length, gw_request_t *req)
+{
+    if (!loses || length > 0)
+        return real->send(link, peer, tag, data, length, req);
+    *req = (gw_request_t){.status = GW_OK, .peer = peer};
+    return GW_OK;
+}
+
+static void left_behind_body(gw_rank_t *rank)
+{
+    scene_t *scene = rank->arg;
+    int r = rank->rank;
+    float *x = malloc(scene->count * sizeof *x);
+    rank->comm->engine.transport = &muted;
+    loses = r == 0;
+    gw_status_t first = reduce(rank, scene, x);
+    ck_assert_int_eq(first, r == 0 ? GW_OK : GW_ERR_TIMEOUT);
+    double begin = seconds();
+    scene->status[r] = reduce(rank, scene, x);
+    scene->took[r] = seconds() - begin;
+    snprintf(scene->error[r], sizeof scene->error[r], "%s", gw_comm_error(rank->comm));
+    pthread_barrier_wait(scene->end);
+    free(x);
+}
+
+START_TEST(whoever_had_its_result_learns_of_the_failure_in_the_next_call)
+{
+    prepare_muted();
+    muted.send = lose_empty;
+    scene_t scene = {.plan = GW_PLAN_GATHER, .count = 1000000};
+    run_scene(&scene, 2, left_behind_body);
+    ck_assert_int_eq(scene.status[1], GW_ERR_TIMEOUT);
+    ck_assert_int_eq(scene.status[0], GW_ERR_TIMEOUT);
+    ck_assert_str_eq(scene.error[0], "rank 0, which is this one: a peer was silent for too long, says rank 1");
+    ck_assert_msg(scene.took[0] < 2.5 * SLOWER, "took %.2f s", scene.took[0]);
+    unlink(log_name);
+}
+END_TEST
+
 /* One that closes in the middle is a failed peer, noticed at once. */
 static void leaving_body(gw_rank_t *rank)
 {
@@ -324,6 +368,7 @@ int main(void)
     tcase_add_test(tc, a_late_peer_excuses_those_who_wait_for_it);
     tcase_add_test(tc, a_silent_peer_ends_the_call_in_time);
     tcase_add_test(tc, those_who_wait_for_the_silent_one_are_not_blamed);
+    tcase_add_test(tc, whoever_had_its_result_learns_of_the_failure_in_the_next_call);
     tcase_add_test(tc, a_peer_that_leaves_is_noticed_at_once);
     tcase_add_test(tc, a_damaged_frame_names_its_sender);
     suite_add_tcase(suite, tc);
