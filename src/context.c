@@ -26,8 +26,8 @@ static gw_status_t write_file(void *arg)
     if (!memory)
         return GW_ERR_NO_MEMORY;
     pthread_mutex_lock(&context->lock);
-    gw_status_t status = gw__stats_print(&context->stats, context->residual_bytes_most,
-                                         context->residual_slots_most, memory);
+    gw_status_t status =
+        gw__stats_print(&context->stats, context->residual_bytes, context->residual_slots, memory);
     int rank = context->stats.rank, size = context->stats.size;
     pthread_mutex_unlock(&context->lock);
     if (fclose(memory) != 0 && status == GW_OK)
@@ -301,10 +301,6 @@ bool gw__context_take_residual(gw_context_t *context, size_t bytes)
     if (fits) {
         context->residual_bytes += bytes;
         context->residual_slots++;
-        if (context->residual_bytes > context->residual_bytes_most)
-            context->residual_bytes_most = context->residual_bytes;
-        if (context->residual_slots > context->residual_slots_most)
-            context->residual_slots_most = context->residual_slots;
     }
     pthread_mutex_unlock(&context->lock);
     return fits;

@@ -26,7 +26,6 @@ struct gw_context {
     gw__stats_book_t stats; /* counters of the process and of its communicators */
     size_t residual_bytes;  /* held by the residual stores of all communicators */
     size_t residual_slots;
-    size_t residual_bytes_most, residual_slots_most; /* held at once so far */
     uint32_t comms_created;
     uint64_t told[GW__TOLD]; /* hashes of what was warned of once, the latest */
     unsigned told_count;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GRADWIRE_PORTS: a running communicator listens within the range, and one that finds no port there
  * says so on all ranks. */
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +155,32 @@ START_TEST(a_range_that_is_used_up_is_an_error_on_all_ranks)
 }
 END_TEST
 
+/* UCX looks for a free port at random, and would look for ever. */
+START_TEST(so_is_a_range_that_others_use)
+{
+    enum { HELD = 4 };
+    gw_world_t world;
+    char range[32];
+    int held[HELD];
+    if (!ready("so_is_a_range_that_others_use"))
+        return;
+    for (int i = 0; i < HELD; i++) {
+        struct sockaddr_in address = {.sin_family = AF_INET,
+                                      .sin_port = htons((uint16_t)(LAST + 10 + i)),
+                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        held[i] = socket(AF_INET, SOCK_STREAM, 0);
+        ck_assert_int_eq(bind(held[i], (struct sockaddr *)&address, sizeof address), 0);
+        ck_assert_int_eq(listen(held[i], 1), 0);
+    }
+    snprintf(range, sizeof range, "%d-%d", LAST + 10, LAST + 10 + HELD - 1);
+    run(range, &world);
+    for (int r = 0; r < 2; r++)
+        ck_assert_msg(world.created[r] < 0, "rank %d: %s", r, gw_status_name(world.created[r]));
+    for (int i = 0; i < HELD; i++)
+        close(held[i]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ports");
@@ -161,6 +188,7 @@ int main(void)
     tcase_add_test(tc, listening_ports_lie_in_the_range);
     tcase_add_test(tc, without_a_range_they_do_not);
     tcase_add_test(tc, a_range_that_is_used_up_is_an_error_on_all_ranks);
+    tcase_add_test(tc, so_is_a_range_that_others_use);
     suite_add_tcase(suite, tc);
     return gw_test_main(suite);
 }
