@@ -124,7 +124,7 @@ static void arrive(gw__engine_t *engine, int peer)
 
 void gw__engine_idle(const gw__engine_t *engine)
 {
-    if (engine->idle)
+    if (engine->idle && !engine->elsewhere)
         engine->idle(engine->idle_arg);
 }
 

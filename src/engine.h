@@ -96,6 +96,7 @@ typedef struct gw__engine {
     bool checksum;           /* on every frame sent */
     void (*idle)(void *arg); /* see gw_comm_params_t; NULL: none */
     void *idle_arg;
+    bool elsewhere;   /* a worker runs the calls: the hook is for the caller's thread only */
     gw__pool_t *pool; /* NULL: the thread that runs the engine does everything */
     int hands_max;    /* workers to borrow for a call */
     gw_coder_t raw;   /* for elements that are only copied, converted and added */

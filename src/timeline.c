@@ -94,6 +94,8 @@ static void print_row(const gw__timeline_t *t, const row_t *row, int width, FILE
             continue;
         any = true;
         int from = column(t, e->begin_ns, width), to = column(t, e->end_ns, width);
+        if (e->kind == GW__TASK_RECV)
+            from = to; /* it was posted long before: when it came is what tells */
         memset(line + from, '0' + (int)(e->round % 10), (size_t)(to - from + 1));
     }
     if (any)

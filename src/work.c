@@ -59,6 +59,7 @@ static void drive(void *arg)
 {
     gw_comm_t *comm = arg;
     gw__queue_t *queue = &comm->queue;
+    comm->engine.elsewhere = true;
     pthread_mutex_lock(&queue->lock);
     while (queue->first && !atomic_load(&queue->abandoned)) {
         pthread_mutex_unlock(&queue->lock);
@@ -69,7 +70,7 @@ static void drive(void *arg)
             remove_first(queue);
         pthread_cond_broadcast(&queue->moved);
     }
-    queue->driven = false;
+    queue->driven = comm->engine.elsewhere = false;
     pthread_cond_broadcast(&queue->moved);
     pthread_mutex_unlock(&queue->lock);
 }
@@ -115,7 +116,7 @@ static bool wait_for_driver(gw_comm_t *comm, const gw_work_t *work)
         if (!comm->engine.idle)
             continue;
         pthread_mutex_unlock(&queue->lock);
-        gw__engine_idle(&comm->engine);
+        comm->engine.idle(comm->engine.idle_arg);
         pthread_mutex_lock(&queue->lock);
     }
     bool alone = !queue->driven;

@@ -48,8 +48,7 @@ out=$(ulimit -n 200; soak alive; echo "$out"; exit $rc)
 rc=$?
 held alive
 check "alive: all were compressed, some over MPI" stats "$work/alive.0.json" \
-    "$consistent and s['passed'] == 0 and s['errors'] == 0 and
-     {c['transport'] for c in s['communicators']} == {'ucx', 'mpi'}"
+    "$consistent and s['passed'] == 0 and s['errors'] == 0 and {c['transport'] for c in s['communicators']} == {'ucx', 'mpi'}"
 
 # Twenty jobs in a row, none of which finalizes.
 good=0
