@@ -33,22 +33,29 @@ static void stop(int signal)
     raise(SIGSTOP);
 }
 
-/* Sums without end, of which one takes so long that the alarm finds rank 1 in it; rank 0 leaves
- * with the first error, and the seconds that the failed sum took. */
+/*
+ * A sum in the middle of which rank 1 is stopped: half as long after its beginning as the one
+ * before took. (At the edges of a sum a stopped rank is a late one, for which rank 0 waits.) Rank 0
+ * leaves with the first error, and the seconds that the failed sum took.
+ */
 static double sum_until_stopped(int rank, long *pid)
 {
+    double took = 0;
     count = MANY;
     *pid = (long)getpid();
     MPI_Bcast(pid, 1, MPI_LONG, 1, MPI_COMM_WORLD);
-    if (rank == 1) {
-        struct itimerval once = {.it_value = {.tv_usec = 300000}};
-        signal(SIGALRM, stop);
-        setitimer(ITIMER_REAL, &once, NULL);
-    }
-    for (;;) {
+    signal(SIGALRM, stop);
+    for (int i = 0;; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
         double began = MPI_Wtime();
+        if (rank == 1 && i == 2) {
+            struct itimerval once = {.it_value = {.tv_usec = (suseconds_t)(took * 0.5e6)}};
+            setitimer(ITIMER_REAL, &once, NULL);
+        }
         if (sum() != MPI_SUCCESS)
             return MPI_Wtime() - began;
+        took = MPI_Wtime() - began;
+        took = took < 0.9 ? took : 0.9;
     }
 }
 
