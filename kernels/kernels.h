@@ -35,7 +35,7 @@ static inline size_t gw__quant_bytes(unsigned bits, size_t n)
 typedef struct gw_quant_sum {
     const float *own;
     size_t own_at;                 /* how many payloads come before `own` */
-    const uint8_t *const *payload; /* valid ones, behind `skip` bytes */
+    const uint8_t *const *payload; /* behind `skip` bytes; trust nothing in them */
     size_t payloads, skip;
     float scale; /* of the sum; 1: none */
 } gw_quant_sum_t;
@@ -53,9 +53,10 @@ typedef struct gw_quant_kernels {
     void (*add)(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count, float *dst);
     /* Encodes the sum of all contributions, bucket by bucket: the bytes, the residual and the count
      * that store or a copy for the first, add for the rest, scale and encode would give. dst may
-     * not overlap a payload. */
+     * not overlap a payload. *refused is the index of the first payload that is not valid, or the
+     * number of payloads; at the first such bucket the work ends, with what is before it done. */
     size_t (*reduce)(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, float *residual,
-                     size_t count, uint64_t first, uint64_t key, uint8_t *dst);
+                     size_t count, uint64_t first, uint64_t key, uint8_t *dst, size_t *refused);
 } gw_quant_kernels_t;
 
 /* ---- cast: between binary32 and the 16-bit formats, to nearest even ----------------------------

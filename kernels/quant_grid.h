@@ -51,6 +51,28 @@ static inline float gw__quant_value(float min, float unit, bool wide, uint32_t c
     return min + step;
 }
 
+/* Ordinary units: neither their reciprocal nor small multiples of both leave the normal range. */
+#define GW_QUANT_LEAST_UNIT 0x1p-100f
+#define GW_QUANT_GREAT_UNIT 0x1p100f
+
+static inline bool gw__quant_unit_is_ordinary(float unit)
+{
+    return unit >= GW_QUANT_LEAST_UNIT && unit < GW_QUANT_GREAT_UNIT;
+}
+
+/*
+ * The next unit whose low `bits` bits are 0. Its product with any code is exact, so that a decoder
+ * may fuse product and sum: one rounding instead of two, with the same result. The grid grows by
+ * less than 2^(bits - 23) of itself.
+ */
+static inline float gw__quant_short_unit(float unit, unsigned bits)
+{
+    uint32_t low = (1u << bits) - 1;
+    if (!gw__quant_unit_is_ordinary(unit))
+        return unit;
+    return gw__float_of((gw__float_bits(unit) + low) & ~low);
+}
+
 static inline int32_t gw__quant_limit(long x, int32_t levels)
 {
     return x < 0 ? 0 : x > levels ? levels : (int32_t)x;
@@ -75,6 +97,7 @@ static inline gw_quant_grid_t gw__quant_grid(const gw_quant_spec_t *spec, float 
     g.unit = mx / levels - mn / levels;
     if (g.unit > FLT_MAX) /* 1 bit over more than FLT_MAX: half of the range is within the bound */
         g.unit = FLT_MAX;
+    g.unit = gw__quant_short_unit(g.unit, spec->bits);
     g.inverse = g.unit > 0.0f ? 1.0 / (double)g.unit : 0.0;
     g.shifted = spans && mn > -GW_QUANT_HUGE && mx < GW_QUANT_HUGE;
     if (g.shifted) {

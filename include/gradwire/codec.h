@@ -152,7 +152,8 @@ struct gw_codec {
     /* Adds own elements and payloads in order of rank and encodes the sum to dst: the bytes and the
      * residual that decode() with STORE for the first and ADD for the rest, scaling and encode()
      * would give, in one pass. dst may not overlap what is read. Statuses of both, GW_ERR_INVALID
-     * for own_at > payloads; nothing is written after an error. May be NULL. */
+     * for own_at > payloads; nothing is written then, except that after GW_ERR_FRAME_PAYLOAD, which
+     * may show itself on the way, dst and the residual can hold part of the work. May be NULL. */
     gw_status_t (*reduce)(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
                           size_t *length);
 };
@@ -186,8 +187,8 @@ GW_API gw_status_t gw_codec_register(const gw_codec_t *family);
  * gw_frame_decode accepts only frames of this very coder, wire_dtype, count and first
  * (GW_ERR_FRAME_MISMATCH otherwise); set payload and length of `io` to the frame. gw_frame_reduce
  * is reduce() from frames to a frame: payloads and lengths are those of whole frames (behind `skip`
- * bytes, usually 0). All of them are checked before anything is written; GW_ERR_UNSUPPORTED when
- * the family cannot reduce.
+ * bytes, usually 0). All headers, lengths and checksums are checked before anything is written;
+ * GW_ERR_UNSUPPORTED when the family cannot reduce.
  */
 GW_API size_t gw_frame_bound(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count);
 GW_API gw_status_t gw_frame_encode(const gw_coder_t *coder, gw_encode_t *in, uint8_t *dst,

@@ -228,6 +228,15 @@ static void sum_bucket(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, s
         dst[i] *= sum->scale;
 }
 
+size_t gw__quant_ref_refused(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, size_t at,
+                             size_t n)
+{
+    size_t skip = sum->skip + at / spec->bucket * gw__quant_bytes(spec->bits, spec->bucket), k = 0;
+    while (k < sum->payloads && gw__quant_ref_valid(spec, sum->payload[k] + skip, n))
+        k++;
+    return k;
+}
+
 bool gw__quant_ref_reduce_bucket(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, size_t at,
                                  float *residual, size_t n, gw_quant_noise_t noise, uint8_t *dst)
 {
@@ -238,12 +247,16 @@ bool gw__quant_ref_reduce_bucket(const gw_quant_spec_t *spec, const gw_quant_sum
 
 static GW_KERNEL_BODY size_t reduce(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum,
                                     float *residual, size_t count, uint64_t first, uint64_t key,
-                                    uint8_t *dst)
+                                    uint8_t *dst, size_t *refused)
 {
     size_t poisoned = 0;
     uint64_t bucket = first / spec->bucket;
+    *refused = sum->payloads;
     for (size_t i = 0; i < count; i += spec->bucket, bucket++) {
         size_t n = count - i < spec->bucket ? count - i : spec->bucket;
+        *refused = gw__quant_ref_refused(spec, sum, i, n);
+        if (*refused < sum->payloads)
+            break;
         poisoned += !gw__quant_ref_reduce_bucket(spec, sum, i, residual ? residual + i : NULL, n,
                                                  gw__quant_noise(key, bucket), dst);
         dst += gw__quant_bytes(spec->bits, n);
@@ -252,10 +265,11 @@ static GW_KERNEL_BODY size_t reduce(const gw_quant_spec_t *spec, const gw_quant_
 }
 
 size_t gw__quant_ref_reduce(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, float *residual,
-                            size_t count, uint64_t first, uint64_t key, uint8_t *dst)
+                            size_t count, uint64_t first, uint64_t key, uint8_t *dst,
+                            size_t *refused)
 {
     uint64_t mode = gw__fpmode_enter();
-    size_t poisoned = reduce(spec, sum, residual, count, first, key, dst);
+    size_t poisoned = reduce(spec, sum, residual, count, first, key, dst, refused);
     gw__fpmode_leave(mode);
     return poisoned;
 }

@@ -15,7 +15,8 @@ void gw__quant_ref_store(const gw_quant_spec_t *spec, const uint8_t *payload, si
 void gw__quant_ref_add(const gw_quant_spec_t *spec, const uint8_t *payload, size_t count,
                        float *dst);
 size_t gw__quant_ref_reduce(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, float *residual,
-                            size_t count, uint64_t first, uint64_t key, uint8_t *dst);
+                            size_t count, uint64_t first, uint64_t key, uint8_t *dst,
+                            size_t *refused);
 
 /* One bucket of n elements, in the default floating-point mode. Encoding returns whether all values
  * were finite. */
@@ -23,6 +24,11 @@ bool gw__quant_ref_bucket(const gw_quant_spec_t *spec, const float *src, float *
                           gw_quant_noise_t noise, uint8_t *dst);
 void gw__quant_ref_decode_bucket(const gw_quant_spec_t *spec, const uint8_t *src, size_t n,
                                  bool add, float *dst);
+
+/* The first payload whose bucket of n elements, from element `at` on, is not valid; or their
+ * number. */
+size_t gw__quant_ref_refused(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, size_t at,
+                             size_t n);
 
 /* The sum of the n elements from `at` on, where a bucket begins, encoded; as above. `residual` is
  * that of these elements. */

@@ -45,17 +45,18 @@ INLINE extremes_t code_bucket(const job_t *job, const gw_quant_grid_t *g, uint8_
 {
     size_t n = job->spec->bucket;
     extremes_t e = extremes_start();
+    plan_t plan = plan_of(g);
     dst += GW_QUANT_META_BYTES;
     for (size_t i = 0; i < n; i += 32, dst += 4 * way.bits) {
         prefetch(next->src, next->residual, i, way.adds);
         extremes_take(&e, next->src, next->residual, i, way.adds);
-        code_group(job, g, i, dst, i + 32 == n, way);
+        code_group(job, &plan, i, dst, i + 32 == n, way);
     }
     return e;
 }
 
 /* A bucket without extent, such as one of zeros: all codes are 0. Two thirds of the buckets of a
- * gradient with embeddings are like that, and the exact way above takes longest for them. */
+ * gradient with embeddings are like that. */
 INLINE extremes_t code_flat(const job_t *job, const gw_quant_grid_t *g, uint8_t *dst,
                             const job_t *next, way_t way)
 {
@@ -89,11 +90,9 @@ INLINE size_t encode_buckets(job_t job, size_t buckets, uint64_t bucket, uint64_
             gw__quant_ref_bucket(job.spec, job.src, job.residual, n, job.noise, dst);
             e = scan(next.src, next.residual, n, ef);
         } else if (g.unit == 0.0f) {
-            e = code_flat(&job, &g, dst, &next, (way_t){bits, stochastic, ef, ef, false});
-        } else if (g.shifted && g.unit >= FLT_MIN) {
-            e = code_bucket(&job, &g, dst, &next, (way_t){bits, stochastic, ef, ef, true});
+            e = code_flat(&job, &g, dst, &next, (way_t){bits, stochastic, ef, ef});
         } else {
-            e = code_bucket(&job, &g, dst, &next, (way_t){bits, stochastic, ef, ef, false});
+            e = code_bucket(&job, &g, dst, &next, (way_t){bits, stochastic, ef, ef});
         }
         job = next;
     }

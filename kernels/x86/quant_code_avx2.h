@@ -23,8 +23,16 @@ typedef struct way {
     bool stochastic;
     bool adds;  /* the residual to the source */
     bool keeps; /* what was lost, in the residual */
-    bool shifted;
 } way_t;
+
+/* A bucket's grid as its groups use it. */
+typedef struct plan {
+    const gw_quant_grid_t *grid;
+    __m256 offset;
+    __m256 low, high; /* about the reciprocal */
+    __m256 whole;     /* added to a place, rounds it to an integer and moves it by the zero point */
+    bool quick;       /* binary32 may be enough */
+} plan_t;
 
 INLINE extremes_t extremes_start(void)
 {
@@ -87,6 +95,19 @@ INLINE __m256i limit(__m256i x, int top)
     return _mm256_min_epi32(_mm256_max_epi32(x, _mm256_setzero_si256()), _mm256_set1_epi32(top));
 }
 
+/* From here to 2^24 floats are the integers. */
+#define WHOLE 0x1.8p23f
+
+INLINE plan_t plan_of(const gw_quant_grid_t *g)
+{
+    plan_t plan = {.grid = g, .quick = g->unit == 0.0f || gw__quant_unit_is_ordinary(g->unit)};
+    plan.offset = _mm256_set1_ps((float)g->offset);
+    plan.low = _mm256_set1_ps(plan.quick ? (float)(g->inverse * (1 - 0x1p-22)) : 0.0f);
+    plan.high = _mm256_set1_ps(plan.quick ? (float)(g->inverse * (1 + 0x1p-22)) : 0.0f);
+    plan.whole = _mm256_set1_ps(WHOLE + (float)g->zero);
+    return plan;
+}
+
 INLINE __m128i round_4(const gw_quant_grid_t *g, __m128 p, double scale)
 {
     __m256d t = _mm256_sub_pd(_mm256_cvtps_pd(p), _mm256_set1_pd(g->offset));
@@ -104,25 +125,23 @@ INLINE __m256i round_exactly(const gw_quant_grid_t *g, __m256 p, double scale)
 }
 
 /*
- * The same with scale 1 on a shifted grid, in binary32 where that is certain. The product's
- * relative error is at most 2^-23 and |t| < 2^bits + 1: unless t is as near as 2^(bits - 22) to the
- * middle between two integers, both arithmetics round to the same one. Else the group is done
- * exactly.
+ * The same with scale 1 and the zero point added, in binary32 where that is certain: as in
+ * quant_code_avx512.h.
  */
-INLINE void round_group(const gw_quant_grid_t *g, const __m256 p[4], __m256i q[4], unsigned bits)
+INLINE void round_group(const plan_t *plan, const __m256 p[4], __m256i q[4])
 {
-    __m256 inverse = _mm256_set1_ps((float)g->inverse), sign = _mm256_set1_ps(-0.0f);
-    __m256 far = _mm256_setzero_ps();
+    __m256i apart = _mm256_set1_epi32(plan->quick ? 0 : -1);
     for (int k = 0; k < 4; k++) {
-        __m256 t = _mm256_mul_ps(p[k], inverse);
-        q[k] = _mm256_cvtps_epi32(t);
-        __m256 off = _mm256_sub_ps(t, _mm256_cvtepi32_ps(q[k]));
-        far = _mm256_max_ps(far, _mm256_andnot_ps(sign, off));
+        __m256 d = _mm256_sub_ps(p[k], plan->offset);
+        __m256i low = _mm256_castps_si256(_mm256_fmadd_ps(d, plan->low, plan->whole));
+        __m256i high = _mm256_castps_si256(_mm256_fmadd_ps(d, plan->high, plan->whole));
+        apart = _mm256_or_si256(apart, _mm256_xor_si256(low, high));
+        q[k] = _mm256_sub_epi32(low, _mm256_castps_si256(_mm256_set1_ps(WHOLE)));
     }
-    __m256 sure = _mm256_set1_ps(0.5f - 0x1p-22f * (float)(1 << bits));
-    if (__builtin_expect(_mm256_movemask_ps(_mm256_cmp_ps(far, sure, _CMP_GE_OQ)), 0))
+    if (__builtin_expect(!_mm256_testz_si256(apart, apart), 0))
         for (int k = 0; k < 4; k++)
-            q[k] = round_exactly(g, p[k], 1.0);
+            q[k] = _mm256_add_epi32(round_exactly(plan->grid, p[k], 1.0),
+                                    _mm256_set1_epi32(plan->grid->zero));
 }
 
 /* Codes of 32 elements, at random between their two neighbours on the grid. */
@@ -150,46 +169,35 @@ INLINE void keep_loss(float *residual, const gw_quant_grid_t *g, __m256 p, __m25
     _mm256_storeu_ps(residual, _mm256_sub_ps(p, value));
 }
 
-/* The zero point and the limits in 16 bits, where saturation does half of the work. Places on the
- * grid are below 2^10 in magnitude: nothing is lost in the first pack. */
-INLINE __m256i pack_places(const __m256i q[4], int zero, unsigned bits)
-{
-    __m256i shift = _mm256_set1_epi16((short)zero);
-    __m256i low = _mm256_add_epi16(_mm256_packs_epi32(q[0], q[1]), shift);
-    __m256i high = _mm256_add_epi16(_mm256_packs_epi32(q[2], q[3]), shift);
-    __m256i bytes = _mm256_packus_epi16(low, high);
-    if (bits == 8)
-        return bytes;
-    return _mm256_min_epu8(bytes, _mm256_set1_epi8((char)((1 << bits) - 1)));
-}
-
+/* Four vectors to bytes. Codes are below 2^10 in magnitude: the first pack loses nothing, and the
+ * second one limits them to 0 and 255. */
 INLINE __m256i pack_codes(const __m256i q[4])
 {
     return _mm256_packus_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
 }
 
 /* 32 elements: codes to dst, what was lost to the residual. */
-INLINE void code_group(const job_t *job, const gw_quant_grid_t *g, size_t i, uint8_t *dst,
-                       bool last, way_t way)
+INLINE void code_group(const job_t *job, const plan_t *plan, size_t i, uint8_t *dst, bool last,
+                       way_t way)
 {
+    const gw_quant_grid_t *g = plan->grid;
     __m256 p[4];
     __m256i q[4];
     for (size_t k = 0; k < 4; k++)
         p[k] = load_p(job->src, job->residual, i + 8 * k, way.adds);
     if (way.stochastic)
         round_at_random(job, g, i, p, q, way.bits);
-    else if (way.shifted)
-        round_group(g, p, q, way.bits);
     else
-        for (int k = 0; k < 4; k++)
-            q[k] = round_exactly(g, p[k], 1.0);
+        round_group(plan, p, q);
     if (!way.keeps && !way.stochastic) {
-        emit(pack_places(q, g->zero, way.bits), dst, last, way.bits);
+        __m256i top = _mm256_set1_epi8((char)((1 << way.bits) - 1));
+        __m256i bytes = pack_codes(q);
+        emit(way.bits == 8 ? bytes : _mm256_min_epu8(bytes, top), dst, last, way.bits);
         return;
     }
     for (int k = 0; k < 4; k++) {
         if (!way.stochastic)
-            q[k] = limit(_mm256_add_epi32(q[k], _mm256_set1_epi32(g->zero)), (1 << way.bits) - 1);
+            q[k] = limit(q[k], (1 << way.bits) - 1);
         if (way.keeps)
             keep_loss(job->residual + i + 8 * k, g, p[k], q[k]);
     }

@@ -14,9 +14,6 @@
  * tiny, the group is done again in binary64.
  */
 
-/* Below this unit a reciprocal, or its multiples, could leave binary32. */
-#define LEAST_UNIT 0x1p-100f
-
 /*
  * Extremes are taken on the bits, where they cost less than on floats: the greatest as signed
  * numbers is the maximum when there is a positive sign, the greatest as unsigned ones the minimum
@@ -46,6 +43,7 @@ typedef struct way {
 typedef struct plan {
     const gw_quant_grid_t *grid;
     __m512 offset, inverse, min, unit;
+    __m512 low, high; /* about the reciprocal */
     __m512 whole;  /* added to a place, rounds it to an integer and moves it by the zero point */
     __m512 values; /* of codes 0 to 15 */
     bool quick;    /* binary32 may be enough */
@@ -116,9 +114,11 @@ INLINE __m512 first_values(__m512 min, __m512 unit)
 
 INLINE plan_t plan_of(const gw_quant_grid_t *g)
 {
-    plan_t plan = {.grid = g, .quick = g->unit == 0.0f || g->unit >= LEAST_UNIT};
+    plan_t plan = {.grid = g, .quick = g->unit == 0.0f || gw__quant_unit_is_ordinary(g->unit)};
     plan.offset = _mm512_set1_ps((float)g->offset);
     plan.inverse = _mm512_set1_ps(plan.quick ? (float)g->inverse : 0.0f);
+    plan.low = _mm512_set1_ps(plan.quick ? (float)(g->inverse * (1 - 0x1p-22)) : 0.0f);
+    plan.high = _mm512_set1_ps(plan.quick ? (float)(g->inverse * (1 + 0x1p-22)) : 0.0f);
     plan.whole = _mm512_set1_ps(WHOLE + (float)g->zero);
     plan.min = _mm512_set1_ps(g->min);
     plan.unit = _mm512_set1_ps(g->unit);
@@ -143,30 +143,25 @@ INLINE __m512i round_exactly(const gw_quant_grid_t *g, __m512 p, double scale)
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
-/* Operands of the range instruction: the greater magnitude, without its sign. */
-#define MAX_MAGNITUDE 0x0B
-
 /*
- * The same with scale 1 and the zero point added, in binary32 where that is certain. The place t
- * differs from the exact one by the rounding of the difference and of the reciprocal, by less than
- * 2^-23 of itself, and |t| < 2^bits + 1. Unless t is as near as 2^(bits - 22) to the middle between
- * two integers, both arithmetics round to the same one. Else the group is done exactly. The fused
- * operations only find the place; nothing that they round is sent.
+ * The same with scale 1 and the zero point added, in binary32 where that is certain. The place is
+ * found twice, with a reciprocal a little too small and one a little too great; the exact one (and
+ * the reference's) lies between them, and where both round to the same integer, so does it. The
+ * least distance, 2^-23 of the place, is twice what the roundings of the difference and of the
+ * reciprocals can make up. Else the group is done exactly. The fused operations only find the
+ * place; nothing that they round is sent.
  */
-INLINE void round_group(const plan_t *plan, const __m512 p[4], __m512i q[4], size_t vectors,
-                        unsigned bits)
+INLINE void round_group(const plan_t *plan, const __m512 p[4], __m512i q[4], size_t vectors)
 {
-    __m512 far = _mm512_setzero_ps();
+    __m512i apart = _mm512_set1_epi32(plan->quick ? 0 : -1);
     for (size_t k = 0; k < vectors; k++) {
         __m512 d = _mm512_sub_ps(p[k], plan->offset);
-        __m512 moved = _mm512_fmadd_ps(d, plan->inverse, plan->whole);
-        __m512 off = _mm512_fmsub_ps(d, plan->inverse, _mm512_sub_ps(moved, plan->whole));
-        q[k] = _mm512_sub_epi32(_mm512_castps_si512(moved),
-                                _mm512_castps_si512(_mm512_set1_ps(WHOLE)));
-        far = _mm512_range_ps(far, off, MAX_MAGNITUDE);
+        __m512i low = _mm512_castps_si512(_mm512_fmadd_ps(d, plan->low, plan->whole));
+        __m512i high = _mm512_castps_si512(_mm512_fmadd_ps(d, plan->high, plan->whole));
+        apart = _mm512_ternarylogic_epi32(apart, low, high, 0xF6); /* apart | (low ^ high) */
+        q[k] = _mm512_sub_epi32(low, _mm512_castps_si512(_mm512_set1_ps(WHOLE)));
     }
-    __m512 sure = _mm512_set1_ps(plan->quick ? 0.5f - 0x1p-22f * (float)(1 << bits) : -1.0f);
-    if (__builtin_expect(_mm512_cmp_ps_mask(far, sure, _CMP_GE_OQ), 0))
+    if (__builtin_expect(_mm512_test_epi32_mask(apart, apart), 0))
         for (size_t k = 0; k < vectors; k++)
             q[k] = _mm512_add_epi32(round_exactly(plan->grid, p[k], 1.0),
                                     _mm512_set1_epi32(plan->grid->zero));
@@ -262,7 +257,7 @@ INLINE void code_group(const job_t *job, const plan_t *plan, size_t i, uint8_t *
     if (way.stochastic)
         round_at_random(job, plan, i, p, q, vectors, way.bits);
     else
-        round_group(plan, p, q, vectors, way.bits);
+        round_group(plan, p, q, vectors);
     if (!way.keeps && !way.stochastic) {
         __m512i top = _mm512_set1_epi8((char)((1 << way.bits) - 1));
         __m512i bytes = way.bits == 8 ? pack(q) : _mm512_min_epu8(pack(q), top);

@@ -14,7 +14,12 @@ typedef struct gw_quant_task {
 } gw_quant_task_t;
 
 /* How a bucket is done. */
-typedef enum gw_quant_kind { GW_QUANT_QUICK, GW_QUANT_POISONED, GW_QUANT_BY_REF } gw_quant_kind_t;
+typedef enum gw_quant_kind {
+    GW_QUANT_QUICK,
+    GW_QUANT_POISONED,
+    GW_QUANT_BY_REF,
+    GW_QUANT_REFUSED
+} gw_quant_kind_t;
 
 /* A whole bucket between its sum and its codes. */
 typedef struct gw_quant_work {
@@ -25,13 +30,10 @@ typedef struct gw_quant_work {
     gw_quant_grid_t grid;
 } gw_quant_work_t;
 
-/* Payloads with units from here on, or below here but not 0, go to the reference. */
-#define GW_QUANT_GREAT_UNIT 0x1p100f
-#define GW_QUANT_LEAST_UNIT 0x1p-100f
-
 /*
  * A tier's part, by bits - 1, stochastic, and whether what was lost is kept. `sum` makes p and the
- * grid of bucket k, whose payloads are all finite and have no such unit; `code`
+ * grid of bucket k, whose payloads all have a unit that is 0 or short (gw__quant_short_unit) and
+ * within its limits, and a minimum below 2^126; `code`
  * writes the codes to dst, which is behind the metadata, and the residual.
  */
 typedef struct gw_quant_reducer {
@@ -41,7 +43,7 @@ typedef struct gw_quant_reducer {
 
 size_t gw__quant_reduce_by(const gw_quant_reducer_t *tier, const gw_quant_spec_t *spec,
                            const gw_quant_sum_t *sum, float *residual, size_t count, uint64_t first,
-                           uint64_t key, uint8_t *dst);
+                           uint64_t key, uint8_t *dst, size_t *refused);
 
 /* The functions of one width, out of the tier's sum_bucket(t, k, w, bits) and code_bucket(t, w,
  * dst, bits, stochastic, keeps), and their places in the table. */

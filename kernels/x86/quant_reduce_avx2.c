@@ -17,20 +17,25 @@ typedef struct table {
 
 /*
  * Four bits: codes stay where they are in their word, masked and converted as multiples of a power
- * of two that the unit is divided by, which rounds as unit * code does while nothing is denormal
- * (GW_QUANT_LEAST_UNIT). One shift then serves 16 codes. Lanes of such a pair of vectors hold
- * elements 0 8 1 9 4 12 5 13 and 2 10 3 11 6 14 7 15 of 16: what unpacking makes of two vectors.
+ * of two that the unit is divided by. Products of a short unit are exact, so that the fused
+ * operation rounds as the sum alone would. Lanes of such a pair of vectors hold elements
+ * 0 8 1 9 4 12 5 13 and 2 10 3 11 6 14 7 15 of 16: what unpacking makes of two vectors. The second
+ * one is loaded one byte further on, where its codes stand as those of the first one do; that is a
+ * byte behind the last 16 of a bucket.
  */
-INLINE void decode_4(const uint8_t *src, const table_t *t, __m256 pair[2])
+INLINE void decode_4(const uint8_t *src, const table_t *t, bool last, __m256 pair[2])
 {
-    uint64_t word;
+    uint64_t word, next;
     memcpy(&word, src, sizeof word);
+    memcpy(&next, src + !last, sizeof next);
     __m256i mask = _mm256_setr_epi32(0xF, 0xF, 0xF0, 0xF0, 0xF0000, 0xF0000, 0xF00000, 0xF00000);
-    __m256i low = _mm256_set1_epi64x((long long)word), high = _mm256_srli_epi32(low, 8);
+    __m256i low = _mm256_set1_epi64x((long long)word), high = _mm256_set1_epi64x((long long)next);
+    if (last)
+        high = _mm256_srli_epi32(high, 8);
     __m256 a = _mm256_cvtepi32_ps(_mm256_and_si256(low, mask));
     __m256 b = _mm256_cvtepi32_ps(_mm256_and_si256(high, mask));
-    pair[0] = _mm256_add_ps(t->min, _mm256_mul_ps(t->step, a));
-    pair[1] = _mm256_add_ps(t->min, _mm256_mul_ps(t->step, b));
+    pair[0] = _mm256_fmadd_ps(t->step, a, t->min);
+    pair[1] = _mm256_fmadd_ps(t->step, b, t->min);
 }
 
 INLINE table_t table_of(const uint8_t *meta, unsigned bits)
@@ -39,7 +44,7 @@ INLINE table_t table_of(const uint8_t *meta, unsigned bits)
                  .unit = _mm256_set1_ps(gw__load_float(meta + 4))};
     __m256i lane = _mm256_and_si256(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
                                     _mm256_set1_epi32((1 << bits) - 1));
-    t.values = _mm256_add_ps(t.min, _mm256_mul_ps(t.unit, _mm256_cvtepi32_ps(lane)));
+    t.values = _mm256_fmadd_ps(t.unit, _mm256_cvtepi32_ps(lane), t.min);
     t.step = _mm256_mul_ps(
         t.unit, _mm256_setr_ps(1, 1, 0x1p-4f, 0x1p-4f, 0x1p-16f, 0x1p-16f, 0x1p-20f, 0x1p-20f));
     return t;
@@ -50,7 +55,7 @@ INLINE __m256 decode_8(const uint8_t *src, size_t v, const table_t *t, unsigned 
     __m256i code = take(src + v / 4 * 4 * bits, v % 4, bits);
     if (bits < 4)
         return _mm256_permutevar8x32_ps(t->values, code);
-    return _mm256_add_ps(t->min, _mm256_mul_ps(t->unit, _mm256_cvtepi32_ps(code)));
+    return _mm256_fmadd_ps(t->unit, _mm256_cvtepi32_ps(code), t->min);
 }
 
 /* As there. */
@@ -72,7 +77,7 @@ INLINE void take_payload(const uint8_t *meta, size_t i, __m256 *sum, size_t vect
     for (size_t v = 0; v < vectors; v += 2) {
         __m256 x[2];
         if (bits == 4) {
-            decode_4(src + 4 * v, &t, x);
+            decode_4(src + 4 * v, &t, last && v + 2 == vectors, x);
         } else {
             x[0] = decode_8(src, v, &t, bits);
             x[1] = decode_8(src, v + 1, &t, bits);
@@ -151,7 +156,7 @@ INLINE void sum_bucket(const gw_quant_task_t *t, size_t k, gw_quant_work_t *w, u
 {
     extremes_t e = extremes_start();
     size_t n = t->spec->bucket, i = 0, most = over_reads(bits) ? n - 32 : n;
-    for (; i + GROUP <= most; i += GROUP)
+    for (; i + GROUP < most; i += GROUP)
         sum_group(t, k, i, w->p + i, &e, GROUP / 8, false, bits);
     for (; i < n; i += 32)
         sum_group(t, k, i, w->p + i, &e, 4, i + 32 == n, bits);
@@ -163,14 +168,9 @@ INLINE void code_bucket(const gw_quant_task_t *t, const gw_quant_work_t *w, uint
 {
     size_t n = t->spec->bucket;
     job_t job = {t->spec, w->noise, w->p, w->residual};
-    bool shifted = w->grid.shifted && w->grid.unit >= FLT_MIN;
+    plan_t plan = plan_of(&w->grid);
     for (size_t i = 0; i < n; i += 32, dst += 4 * bits)
-        if (shifted)
-            code_group(&job, &w->grid, i, dst, i + 32 == n,
-                       (way_t){bits, stochastic, false, keeps, true});
-        else
-            code_group(&job, &w->grid, i, dst, i + 32 == n,
-                       (way_t){bits, stochastic, false, keeps, false});
+        code_group(&job, &plan, i, dst, i + 32 == n, (way_t){bits, stochastic, false, keeps});
 }
 
 GW_QUANT_REDUCER_FUNCTIONS(1)
@@ -185,9 +185,9 @@ GW_QUANT_REDUCER_FUNCTIONS(8)
 static const gw_quant_reducer_t reducer = GW_QUANT_REDUCER;
 
 static size_t reduce(const gw_quant_spec_t *spec, const gw_quant_sum_t *sum, float *residual,
-                     size_t count, uint64_t first, uint64_t key, uint8_t *dst)
+                     size_t count, uint64_t first, uint64_t key, uint8_t *dst, size_t *refused)
 {
-    return gw__quant_reduce_by(&reducer, spec, sum, residual, count, first, key, dst);
+    return gw__quant_reduce_by(&reducer, spec, sum, residual, count, first, key, dst, refused);
 }
 
 void gw__quant_reduce_avx2_fill(gw_quant_kernels_t *table)

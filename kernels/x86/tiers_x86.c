@@ -16,7 +16,7 @@ static bool has_f16c(void)
 bool gw__kernels_fill_avx2(gw_kernels_t *table)
 {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !has_f16c())
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
         return false;
     table->tier = "avx2";
     gw__quant_avx2_fill(&table->quant);

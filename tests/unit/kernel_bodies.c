@@ -137,21 +137,28 @@ static uint64_t run_encode(const gw_kernels_t *k, kernel_call_t *c)
                            c->count, FIRST * c->spec.bucket, c->seed, c->region[2].at);
 }
 
-/* Payloads that may be broken: in their metadata, or behind the last code. */
+/* May change metadata of one bucket, to what is valid or is not, and bits behind the last code. */
+static void damage(const kernel_call_t *c, uint8_t *payload, uint64_t *seed)
+{
+    static const uint32_t words[] = {0x7F800000, 0xFF800000, 0x7FC00000, 0x7FC00001, 0x80000000,
+                                     0x80000001, 0,          0x7F7FFFFF, 0xFF7FFFFF, 0xBF800000,
+                                     0x3F800001, 0x0D7FFFFF, 0x0D800000, 0x71800000};
+    size_t stride = gw__quant_bytes(c->spec.bits, c->spec.bucket);
+    size_t have = (c->count + c->spec.bucket - 1) / c->spec.bucket;
+    if (c->number % 2)
+        gw__store32(payload + gw_test_random(seed) % have * stride + gw_test_random(seed) % 2 * 4,
+                    words[gw_test_random(seed) % (sizeof words / sizeof *words)]);
+    if (c->number % 3 == 0)
+        payload[payload_bytes(c) - 1] |= (uint8_t)(1 << gw_test_random(seed) % 8);
+}
+
+/* Payloads that may be broken. */
 static void prepare_valid(kernel_call_t *c)
 {
     uint64_t seed = ~c->seed;
-    static const uint32_t words[] = {0x7F800000, 0xFF800000, 0x7FC00000, 0x7FC00001, 0x80000000,
-                                     0x80000001, 0,          0x7F7FFFFF, 0xFF7FFFFF, 0xBF800000};
     uint8_t *at = add_payload(c, c->fill, c->seed);
-    size_t stride = gw__quant_bytes(c->spec.bits, c->spec.bucket);
-    size_t have = (c->count + c->spec.bucket - 1) / c->spec.bucket;
-    if (have && c->number % 2)
-        gw__store32(at + c->skip + gw_test_random(&seed) % have * stride +
-                        gw_test_random(&seed) % 2 * 4,
-                    words[gw_test_random(&seed) % (sizeof words / sizeof *words)]);
-    if (have && c->number % 3 == 0)
-        at[c->skip + payload_bytes(c) - 1] |= (uint8_t)(1 << gw_test_random(&seed) % 8);
+    if (c->count)
+        damage(c, at + c->skip, &seed);
 }
 
 static uint64_t run_valid(const gw_kernels_t *k, kernel_call_t *c)
@@ -215,11 +222,10 @@ static uint64_t run_reduce(const gw_kernels_t *k, kernel_call_t *c)
 {
     gw_quant_sum_t sum = sum_of(c);
     float *residual = c->ef ? kernel_floats(c, c->payloads + 1) : NULL;
-    for (size_t i = 0; i < c->payloads && !c->alone; i++)
-        if (!k->quant.valid(&c->spec, c->payload[i] + c->skip, c->count))
-            return UINT64_MAX;
-    return k->quant.reduce(&c->spec, &sum, residual, c->count, FIRST * c->spec.bucket, c->seed,
-                           c->region[c->payloads + 2].at);
+    size_t refused = 0;
+    size_t poisoned = k->quant.reduce(&c->spec, &sum, residual, c->count, FIRST * c->spec.bucket,
+                                      c->seed, c->region[c->payloads + 2].at, &refused);
+    return poisoned | (uint64_t)refused << 32;
 }
 
 /* The chain that reduce stands for, made of the other kernels of the same table. */
@@ -245,8 +251,23 @@ static uint64_t run_chain(const gw_kernels_t *k, kernel_call_t *c)
     }
     if (c->scale != 1.0f)
         k->sum.scale(sum, c->scale, c->count);
-    return k->quant.encode(&c->spec, sum, residual, c->count, FIRST * c->spec.bucket, c->seed,
-                           c->region[c->payloads + 2].at);
+    size_t poisoned = k->quant.encode(&c->spec, sum, residual, c->count, FIRST * c->spec.bucket,
+                                      c->seed, c->region[c->payloads + 2].at);
+    return poisoned | (uint64_t)c->payloads << 32;
+}
+
+/* One payload with metadata that no encoder writes, or that this one does not, or with a bit behind
+ * the last code. */
+static void prepare_refuse(kernel_call_t *c)
+{
+    uint64_t seed = ~c->seed;
+    prepare_reduce(c);
+    kernel_region_t *out = &c->region[c->regions - 1];
+    out->role = KERNEL_INOUT; /* where the work ends is compared, too */
+    memset(out->initial, 0x5A, out->bytes);
+    if (c->payloads == 0 || c->count == 0)
+        return;
+    damage(c, c->region[gw_test_random(&seed) % c->payloads].initial + c->skip, &seed);
 }
 
 /* ---- cast, sum ----------------------------------------------------------------------------------
@@ -411,9 +432,8 @@ static const char *const encodings[] = {
     "q4", "q4 ef", "q8", "q8 ef", "q4 stochastic", "q4 stochastic ef", "q1", "q2", "q3", NULL};
 static const char *const decodings[] = {"q4", "q8", "q1", "q2", "q3", NULL};
 static const char *const checks[] = {"q4", "q8", NULL};
-static const char *const reductions[] = {"q4 7 peers", "q4 7 peers ef", "q4 7 peers alone",
-                                         "q8 7 peers", "q4 1 peers",    "q4 3 peers",
-                                         "q2 7 peers", "q3 7 peers",    NULL};
+static const char *const reductions[] = {"q4 7 peers", "q4 7 peers ef", "q8 7 peers", "q4 1 peers",
+                                         "q4 3 peers", "q2 7 peers",    "q3 7 peers", NULL};
 static const char *const chains[] = {"q4 7 peers", "q8 7 peers", NULL};
 static const char *const plain[] = {"", NULL};
 
@@ -425,6 +445,7 @@ const kernel_body_t kernel_bodies[] = {
     {"quant.store", draw_quant, prepare_store, run_store, quant_store, 2 * GRID, decodings},
     {"quant.add", draw_quant, prepare_add, run_add, quant_add, 2 * GRID, decodings},
     {"quant.reduce", draw_reduce, prepare_reduce, run_reduce, quant_reduce, 3 * GRID, reductions},
+    {"quant.refuse", draw_reduce, prepare_refuse, run_reduce, NULL, GRID, reductions},
     {"quant.chain", draw_reduce, prepare_chain, run_chain, NULL, GRID, chains},
     {"cast.f16_to_f32", draw_plain, prepare_widen, run_f16_to_f32, cast_f16_to_f32, 300, plain},
     {"cast.f32_to_f16", draw_plain, prepare_narrow, run_f32_to_f16, cast_f32_to_f16, 300, plain},

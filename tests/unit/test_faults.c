@@ -226,7 +226,7 @@ static void check_failed(stage_t *stage, int actor, gw_comm_t *comm, double bega
     v->took = now - (struck > began ? struck : began);
     snprintf(v->error, sizeof v->error, "%s", gw_comm_error(comm));
     snprintf(start, sizeof start, "rank %d", named);
-    if (v->took > TIMEOUT + 1.0)
+    if (v->took > TIMEOUT + 1.0 + atomic_load(&stage->still))
         stage_fail(stage, actor, "the error took %.2f s: %s", v->took, v->error);
     if (!names(scene, stage, actor, named) || strncmp(v->error, start, strlen(start)) != 0)
         stage_fail(stage, actor, "blames %d: %s", named, v->error);

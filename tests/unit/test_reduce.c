@@ -257,6 +257,29 @@ START_TEST(bad_payloads_are_named)
 }
 END_TEST
 
+/* In the third of five buckets: what comes before it may have been written, it and what follows is
+ * untouched. */
+START_TEST(work_ends_at_a_bad_bucket)
+{
+    static uint8_t out[ROOM];
+    const char *tier = gw__kernels_known((size_t)_i);
+    if (gw__kernels_select(tier, NULL, 0)) {
+        gw_test_skip("work_ends_at_a_bad_bucket", "this CPU lacks the tier");
+        return;
+    }
+    trial_t t = three_peers("q4:bucket=64");
+    t.in.own_dtype = GW_F32;
+    size_t k = gw__load32(frame[1] + 40) ? 2 : 1, stride = gw__quant_bytes(4, 64), bytes = 77;
+    gw__store32(frame[k] + GW_FRAME_HEADER + 2 * stride, 0x7F800000);
+    memset(out, 0xA5, sizeof out);
+    ck_assert_int_eq(gw_frame_reduce(&t.coder, &t.in, out, ROOM, &bytes), GW_ERR_FRAME_PAYLOAD);
+    ck_assert_uint_eq(t.in.refused, k);
+    ck_assert_uint_eq(bytes, 77);
+    for (size_t i = GW_FRAME_HEADER + 2 * stride; i < sizeof out; i++)
+        gw_check(out[i] == 0xA5, "byte %zu is written", i);
+}
+END_TEST
+
 static gw_codec_t without_reduce;
 
 START_TEST(wrong_use_is_refused)
@@ -295,6 +318,7 @@ static Suite *suite(void)
     tcase_add_loop_test(t, gives_what_the_chain_gives, 0, (int)known);
     tcase_add_loop_test(t, bad_frames_are_named, 0, 2);
     tcase_add_test(t, bad_payloads_are_named);
+    tcase_add_loop_test(t, work_ends_at_a_bad_bucket, 0, (int)known);
     tcase_add_loop_test(t, wrong_use_is_refused, 0, 2);
     suite_add_tcase(s, t);
     return s;
