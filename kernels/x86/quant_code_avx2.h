@@ -59,7 +59,7 @@ INLINE void extremes_take(extremes_t *e, const float *src, const float *residual
     e->mx1 = _mm256_max_ps(e->mx1, _mm256_max_ps(c, d));
 }
 
-INLINE gw_quant_grid_t grid_of(const gw_quant_spec_t *spec, const extremes_t *e)
+INLINE gw_quant_grid_t grid_of(const job_t *job, const extremes_t *e, bool ef)
 {
     __m256 low = _mm256_min_ps(e->mn0, e->mn1), high = _mm256_max_ps(e->mx0, e->mx1);
     __m128 mn = _mm_min_ps(_mm256_castps256_ps128(low), _mm256_extractf128_ps(low, 1));
@@ -69,7 +69,8 @@ INLINE gw_quant_grid_t grid_of(const gw_quant_spec_t *spec, const extremes_t *e)
     float least = _mm_cvtss_f32(_mm_min_ss(mn, _mm_movehdup_ps(mn)));
     float most = _mm_cvtss_f32(_mm_max_ss(mx, _mm_movehdup_ps(mx)));
     bool finite = !_mm256_movemask_ps(e->unordered) && least >= -FLT_MAX && most <= FLT_MAX;
-    return gw__quant_grid(spec, least, most, finite);
+    (void)ef;
+    return gw__quant_grid(job->spec, least, most, finite);
 }
 
 /* ---- Coding -------------------------------------------------------------------------------------
@@ -149,6 +150,10 @@ INLINE void round_at_random(const job_t *job, const gw_quant_grid_t *g, size_t i
                             __m256i q[4], unsigned bits)
 {
     int top = (1 << bits) - 1;
+    if (g->unit == 0.0f) { /* two thirds of the buckets of a gradient with embeddings */
+        q[0] = q[1] = q[2] = q[3] = _mm256_setzero_si256();
+        return;
+    }
     __m256i zero = _mm256_set1_epi32(g->zero * 65536);
     for (size_t k = 0; k < 4; k += 2) {
         __m256i noise = noise_at(job->noise, i + 8 * k);

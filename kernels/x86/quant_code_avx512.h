@@ -44,9 +44,9 @@ typedef struct plan {
     const gw_quant_grid_t *grid;
     __m512 offset, inverse, min, unit;
     __m512 low, high; /* about the reciprocal */
-    __m512 whole;  /* added to a place, rounds it to an integer and moves it by the zero point */
-    __m512 values; /* of codes 0 to 15 */
-    bool quick;    /* binary32 may be enough */
+    __m512 whole;     /* added to a place, rounds it to an integer and moves it by the zero point */
+    __m512 values;    /* of codes 0 to 15 */
+    bool quick;       /* binary32 may be enough */
 } plan_t;
 
 INLINE extremes_t extremes_start(void)

@@ -160,7 +160,8 @@ INLINE void sum_bucket(const gw_quant_task_t *t, size_t k, gw_quant_work_t *w, u
         sum_group(t, k, i, w->p + i, &e, GROUP / 8, false, bits);
     for (; i < n; i += 32)
         sum_group(t, k, i, w->p + i, &e, 4, i + 32 == n, bits);
-    w->grid = grid_of(t->spec, &e);
+    job_t job = {.spec = t->spec, .src = w->p};
+    w->grid = grid_of(&job, &e, false);
 }
 
 INLINE void code_bucket(const gw_quant_task_t *t, const gw_quant_work_t *w, uint8_t *dst,

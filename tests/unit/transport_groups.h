@@ -45,7 +45,8 @@ typedef struct stage {
     atomic_bool dead[ACTORS], finished[ACTORS];
     atomic_bool armed;     /* the victim is in the call, and about to be struck */
     _Atomic double struck; /* when it happened; 0: not yet, or not known */
-    _Atomic double still; /* seconds that the machine stood still in, as a watcher outside saw them */
+    _Atomic double
+        still; /* seconds that the machine stood still in, as a watcher outside saw them */
     group_t first, second;
     verdict_t verdict[ACTORS];
 } stage_t;
