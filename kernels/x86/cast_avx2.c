@@ -101,21 +101,27 @@ static void f32_to_bf16(const void *src, void *dst, size_t count)
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* 8 finite elements; those beyond the greatest number become it. */
-INLINE __m128i narrow_finite(__m256 p, bool bf16)
+enum { GROUP = 32 }; /* elements */
+
+INLINE __m256i magnitude_bits(__m256 p)
 {
-    if (!bf16) {
-        p = _mm256_min_ps(_mm256_max_ps(p, _mm256_set1_ps(-65504.0f)), _mm256_set1_ps(65504.0f));
-        return _mm256_cvtps_ph(p, _MM_FROUND_TO_NEAREST_INT);
-    }
-    __m256i x = _mm256_castps_si256(p), sign = _mm256_set1_epi32(INT32_MIN);
+    return _mm256_and_si256(_mm256_castps_si256(p), _mm256_set1_epi32(INT32_MAX));
+}
+
+/* Finite elements; those beyond the greatest number become it. */
+INLINE __m128i narrow_finite(__m256 p)
+{
+    p = _mm256_min_ps(_mm256_max_ps(p, _mm256_set1_ps(-65504.0f)), _mm256_set1_ps(65504.0f));
+    return _mm256_cvtps_ph(p, _MM_FROUND_TO_NEAREST_INT);
+}
+
+/* Elements that do not round to an Inf, and no NaN. */
+INLINE __m256i round_bf16(__m256 p)
+{
+    __m256i x = _mm256_castps_si256(p);
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(x, 16), _mm256_set1_epi32(1));
-    __m256i rounded = _mm256_andnot_si256(sign, x);
-    rounded = _mm256_add_epi32(_mm256_add_epi32(rounded, _mm256_set1_epi32(0x7FFF)), odd);
-    rounded = _mm256_min_epi32(rounded, _mm256_set1_epi32(0x7F7FFFFF));
-    rounded = _mm256_srli_epi32(_mm256_or_si256(rounded, _mm256_and_si256(sign, x)), 16);
-    __m256i both = _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded, rounded), 0xD8);
-    return _mm256_castsi256_si128(both);
+    x = _mm256_add_epi32(_mm256_add_epi32(x, _mm256_set1_epi32(0x7FFF)), odd);
+    return _mm256_srli_epi32(x, 16);
 }
 
 INLINE __m256 widen(__m128i half, bool bf16)
@@ -125,31 +131,51 @@ INLINE __m256 widen(__m128i half, bool bf16)
     return _mm256_cvtph_ps(half);
 }
 
-INLINE bool all_finite(__m256 p)
+/* Two vectors to 16 halves. */
+INLINE void emit(const __m256 p[2], uint8_t *dst, float *residual, bool bf16, bool ef)
 {
-    __m256i infinity = _mm256_set1_epi32(0x7F800000);
-    __m256i special = _mm256_and_si256(_mm256_castps_si256(p), infinity);
-    return !_mm256_movemask_epi8(_mm256_cmpeq_epi32(special, infinity));
+    __m128i half[2];
+    if (bf16) {
+        __m256i both = _mm256_packus_epi32(round_bf16(p[0]), round_bf16(p[1]));
+        both = _mm256_permute4x64_epi64(both, 0xD8);
+        half[0] = _mm256_castsi256_si128(both);
+        half[1] = _mm256_extracti128_si256(both, 1);
+    } else {
+        half[0] = narrow_finite(p[0]);
+        half[1] = narrow_finite(p[1]);
+    }
+    for (int k = 0; k < 2; k++) {
+        _mm_storeu_si128((__m128i *)dst + k, half[k]);
+        if (ef)
+            _mm256_storeu_ps(residual + 8 * k, _mm256_sub_ps(p[k], widen(half[k], bf16)));
+    }
 }
 
-/* Whole vectors; one with a NaN or an Inf goes to the reference. */
-INLINE size_t encode_vectors(const gw_float_spec_t *spec, const float *src, float *residual,
-                             size_t count, uint8_t *dst, bool bf16, bool ef)
+/* From here on the reference does the group: not finite, or for bf16 what rounds to an Inf. */
+#define ORDINARY(bf16) ((bf16) ? 0x7F7F7FFF : 0x7F7FFFFF)
+
+/* Whole groups. */
+INLINE size_t encode_groups(const gw_float_spec_t *spec, const float *src, float *residual,
+                            size_t count, uint8_t *dst, bool bf16, bool ef)
 {
     size_t poisoned = 0;
-    for (size_t i = 0; i + 8 <= count; i += 8) {
-        __m256 p = _mm256_loadu_ps(src + i);
-        if (ef)
-            p = _mm256_add_ps(p, _mm256_loadu_ps(residual + i));
-        if (__builtin_expect(!all_finite(p), 0)) {
+    for (size_t i = 0; i + GROUP <= count; i += GROUP) {
+        __m256 p[4];
+        __m256i most = _mm256_setzero_si256();
+        for (int k = 0; k < 4; k++) {
+            p[k] = _mm256_loadu_ps(src + i + 8 * k);
+            if (ef)
+                p[k] = _mm256_add_ps(p[k], _mm256_loadu_ps(residual + i + 8 * k));
+            most = _mm256_max_epi32(most, magnitude_bits(p[k]));
+        }
+        most = _mm256_cmpgt_epi32(most, _mm256_set1_epi32(ORDINARY(bf16)));
+        if (__builtin_expect(_mm256_movemask_epi8(most), 0)) {
             poisoned +=
-                gw__cast_ref_encode(spec, src + i, ef ? residual + i : NULL, 8, dst + 2 * i);
+                gw__cast_ref_encode(spec, src + i, ef ? residual + i : NULL, GROUP, dst + 2 * i);
             continue;
         }
-        __m128i half = narrow_finite(p, bf16);
-        _mm_storeu_si128((__m128i *)(dst + 2 * i), half);
-        if (ef)
-            _mm256_storeu_ps(residual + i, _mm256_sub_ps(p, widen(half, bf16)));
+        for (int k = 0; k < 4; k += 2)
+            emit(p + k, dst + 2 * i + 16 * k, ef ? residual + i + 8 * k : NULL, bf16, ef);
     }
     return poisoned;
 }
@@ -158,16 +184,16 @@ static GW_KERNEL_BODY size_t encode_body(const gw_float_spec_t *spec, const floa
                                          float *residual, size_t count, uint8_t *dst)
 {
     if (spec->format == GW_FLOAT_BF16)
-        return residual ? encode_vectors(spec, src, residual, count, dst, true, true)
-                        : encode_vectors(spec, src, residual, count, dst, true, false);
-    return residual ? encode_vectors(spec, src, residual, count, dst, false, true)
-                    : encode_vectors(spec, src, residual, count, dst, false, false);
+        return residual ? encode_groups(spec, src, residual, count, dst, true, true)
+                        : encode_groups(spec, src, residual, count, dst, true, false);
+    return residual ? encode_groups(spec, src, residual, count, dst, false, true)
+                    : encode_groups(spec, src, residual, count, dst, false, false);
 }
 
 static size_t encode(const gw_float_spec_t *spec, const float *src, float *residual, size_t count,
                      uint8_t *dst)
 {
-    size_t done = count / 8 * 8;
+    size_t done = count / GROUP * GROUP;
     uint64_t mode = gw__fpmode_enter();
     size_t poisoned = encode_body(spec, src, residual, count, dst);
     gw__fpmode_leave(mode);

@@ -116,48 +116,54 @@ static void f32_to_bf16(const void *src, void *dst, size_t count)
 /* ---- For codec cast -----------------------------------------------------------------------------
  */
 
-/* 16 finite elements; those beyond the greatest number become it. */
+enum { GROUP = 64 }; /* elements */
+
+/* Finite elements; of bf16 none that rounds to an Inf, of fp16 those beyond the greatest number
+ * become it. */
 INLINE __m256i narrow_finite(__m512 p, bool bf16)
 {
-    if (!bf16) {
-        p = _mm512_min_ps(_mm512_max_ps(p, _mm512_set1_ps(-65504.0f)), _mm512_set1_ps(65504.0f));
-        return _mm512_cvtps_ph(p, _MM_FROUND_TO_NEAREST_INT);
-    }
-    __m512i x = _mm512_castps_si512(p), sign = _mm512_set1_epi32(INT32_MIN);
-    __m512i rounded = round_bf16(_mm512_andnot_si512(sign, x));
-    rounded = _mm512_min_epi32(rounded, _mm512_set1_epi32(0x7F7FFFFF));
-    rounded = _mm512_ternarylogic_epi32(sign, x, rounded, 0xCA);
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+    if (bf16)
+        return _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_bf16(_mm512_castps_si512(p)), 16));
+    p = _mm512_min_ps(_mm512_max_ps(p, _mm512_set1_ps(-65504.0f)), _mm512_set1_ps(65504.0f));
+    return _mm512_cvtps_ph(p, _MM_FROUND_TO_NEAREST_INT);
 }
 
-INLINE bool all_finite(__m512 p)
+INLINE __m512 load_p(const float *src, const float *residual, size_t i, bool ef)
 {
-    __m512i infinity = _mm512_set1_epi32(0x7F800000);
-    __m512i special = _mm512_and_si512(_mm512_castps_si512(p), infinity);
-    return !_mm512_cmpeq_epi32_mask(special, infinity);
+    __m512 p = _mm512_loadu_ps(src + i);
+    prefetch(src + i);
+    if (!ef)
+        return p;
+    prefetch(residual + i);
+    return _mm512_add_ps(p, _mm512_loadu_ps(residual + i));
 }
 
-/* Whole vectors; one with a NaN or an Inf goes to the reference. */
-INLINE size_t encode_vectors(const gw_float_spec_t *spec, const float *src, float *residual,
-                             size_t count, uint8_t *dst, bool bf16, bool ef)
+/* From here on the reference does the group: not finite, or for bf16 what rounds to an Inf. */
+#define ORDINARY(bf16) ((bf16) ? 0x7F7F7FFF : 0x7F7FFFFF)
+
+/* Whole groups. */
+INLINE size_t encode_groups(const gw_float_spec_t *spec, const float *src, float *residual,
+                            size_t count, uint8_t *dst, bool bf16, bool ef)
 {
     size_t poisoned = 0;
-    for (size_t i = 0; i + 16 <= count; i += 16) {
-        prefetch(src + i);
-        __m512 p = _mm512_loadu_ps(src + i);
-        if (ef) {
-            prefetch(residual + i);
-            p = _mm512_add_ps(p, _mm512_loadu_ps(residual + i));
+    for (size_t i = 0; i + GROUP <= count; i += GROUP) {
+        __m512 p[4];
+        __m512i most = _mm512_setzero_si512();
+        for (int k = 0; k < 4; k++) {
+            p[k] = load_p(src, residual, i + 16 * k, ef);
+            most = _mm512_max_epi32(most, _mm512_castps_si512(_mm512_abs_ps(p[k])));
         }
-        if (__builtin_expect(!all_finite(p), 0)) {
+        if (__builtin_expect(_mm512_cmpgt_epi32_mask(most, _mm512_set1_epi32(ORDINARY(bf16))), 0)) {
             poisoned +=
-                gw__cast_ref_encode(spec, src + i, ef ? residual + i : NULL, 16, dst + 2 * i);
+                gw__cast_ref_encode(spec, src + i, ef ? residual + i : NULL, GROUP, dst + 2 * i);
             continue;
         }
-        __m256i half = narrow_finite(p, bf16);
-        _mm256_storeu_si256((__m256i *)(dst + 2 * i), half);
-        if (ef)
-            _mm512_storeu_ps(residual + i, _mm512_sub_ps(p, widen(half, bf16)));
+        for (size_t k = 0; k < 4; k++) {
+            __m256i half = narrow_finite(p[k], bf16);
+            _mm256_storeu_si256((__m256i *)(dst + 2 * i) + k, half);
+            if (ef)
+                _mm512_storeu_ps(residual + i + 16 * k, _mm512_sub_ps(p[k], widen(half, bf16)));
+        }
     }
     return poisoned;
 }
@@ -166,16 +172,16 @@ static GW_KERNEL_BODY size_t encode_body(const gw_float_spec_t *spec, const floa
                                          float *residual, size_t count, uint8_t *dst)
 {
     if (spec->format == GW_FLOAT_BF16)
-        return residual ? encode_vectors(spec, src, residual, count, dst, true, true)
-                        : encode_vectors(spec, src, residual, count, dst, true, false);
-    return residual ? encode_vectors(spec, src, residual, count, dst, false, true)
-                    : encode_vectors(spec, src, residual, count, dst, false, false);
+        return residual ? encode_groups(spec, src, residual, count, dst, true, true)
+                        : encode_groups(spec, src, residual, count, dst, true, false);
+    return residual ? encode_groups(spec, src, residual, count, dst, false, true)
+                    : encode_groups(spec, src, residual, count, dst, false, false);
 }
 
 static size_t encode(const gw_float_spec_t *spec, const float *src, float *residual, size_t count,
                      uint8_t *dst)
 {
-    size_t done = count / 16 * 16;
+    size_t done = count / GROUP * GROUP;
     uint64_t mode = gw__fpmode_enter();
     size_t poisoned = encode_body(spec, src, residual, count, dst);
     gw__fpmode_leave(mode);
