@@ -10,6 +10,9 @@
 static const gw_codec_t *const built_in[] = {
     &gw__codec_raw,
     &gw__codec_quant,
+    &gw__codec_cast,
+    &gw__codec_fp8,
+    &gw__codec_fp4,
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, EXTERNAL = 16 };
 

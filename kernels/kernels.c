@@ -24,8 +24,10 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
         .quant = {gw__quant_ref_encode, gw__quant_ref_valid, gw__quant_ref_store, gw__quant_ref_add,
                   gw__quant_ref_reduce},
         .cast = {gw__cast_ref_f16_to_f32, gw__cast_ref_f32_to_f16, gw__cast_ref_bf16_to_f32,
-                 gw__cast_ref_f32_to_bf16},
+                 gw__cast_ref_f32_to_bf16, gw__cast_ref_encode, gw__cast_ref_add},
         .sum = {gw__sum_ref_add, gw__sum_ref_scale},
+        .fp8 = {gw__fp8_ref_encode, gw__fp8_ref_valid, gw__fp8_ref_store, gw__fp8_ref_add},
+        .fp4 = {gw__fp4_ref_encode, gw__fp4_ref_valid, gw__fp4_ref_store, gw__fp4_ref_add},
     };
 }
 

@@ -5,6 +5,8 @@
 
 #include <gradwire/types.h>
 
+#include "float_kernels.h"
+
 /*
  * All kernels: no state, no allocation, no log; any thread. Every tier gives the same bytes as
  * ref/, whatever rounding or flush-to-zero mode the calling thread has set (they set the default
@@ -67,6 +69,11 @@ typedef struct gw_cast_kernels {
     void (*f32_to_f16)(const void *src, void *dst, size_t count);
     void (*bf16_to_f32)(const void *src, void *dst, size_t count);
     void (*f32_to_bf16)(const void *src, void *dst, size_t count);
+    /* For codec cast: a finite number stays finite (the greatest one of its sign). Every element is
+     * a block of its own: NaN and Inf are cast where they are. Any payload is valid; store is a
+     * cast. */
+    gw_float_encode_fn encode;
+    gw_float_decode_fn add;
 } gw_cast_kernels_t;
 
 /* ---- sum: of binary32 arrays; a result that is NaN is GW_NAN_BITS ------------------------------
@@ -85,6 +92,8 @@ typedef struct gw_kernels {
     gw_quant_kernels_t quant;
     gw_cast_kernels_t cast;
     gw_sum_kernels_t sum;
+    gw_float_kernels_t fp8; /* GW_FLOAT_E4M3, GW_FLOAT_E5M2 */
+    gw_float_kernels_t fp4; /* GW_FLOAT_MXFP4, GW_FLOAT_NVFP4 */
 } gw_kernels_t;
 
 /* ---- Dispatch -----------------------------------------------------------------------------------

@@ -39,6 +39,26 @@ void gw__cast_ref_f16_to_f32(const void *src, void *dst, size_t count);
 void gw__cast_ref_f32_to_f16(const void *src, void *dst, size_t count);
 void gw__cast_ref_bf16_to_f32(const void *src, void *dst, size_t count);
 void gw__cast_ref_f32_to_bf16(const void *src, void *dst, size_t count);
+size_t gw__cast_ref_encode(const gw_float_spec_t *spec, const float *src, float *residual,
+                           size_t count, uint8_t *dst);
+void gw__cast_ref_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t count,
+                      float *dst);
+
+size_t gw__fp8_ref_encode(const gw_float_spec_t *spec, const float *src, float *residual,
+                          size_t count, uint8_t *dst);
+bool gw__fp8_ref_valid(const gw_float_spec_t *spec, const uint8_t *payload, size_t count);
+void gw__fp8_ref_store(const gw_float_spec_t *spec, const uint8_t *payload, size_t count,
+                       float *dst);
+void gw__fp8_ref_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t count,
+                     float *dst);
+
+size_t gw__fp4_ref_encode(const gw_float_spec_t *spec, const float *src, float *residual,
+                          size_t count, uint8_t *dst);
+bool gw__fp4_ref_valid(const gw_float_spec_t *spec, const uint8_t *payload, size_t count);
+void gw__fp4_ref_store(const gw_float_spec_t *spec, const uint8_t *payload, size_t count,
+                       float *dst);
+void gw__fp4_ref_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t count,
+                     float *dst);
 
 void gw__sum_ref_add(float *dst, const void *src, size_t count);
 void gw__sum_ref_scale(float *dst, float factor, size_t count);

@@ -96,7 +96,141 @@ static void f32_to_bf16(const void *src, void *dst, size_t count)
     gw__cast_ref_f32_to_bf16((const uint8_t *)src + 4 * i, (uint8_t *)dst + 2 * i, count - i);
 }
 
+/* ---- For codec cast -----------------------------------------------------------------------------
+ */
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { GROUP = 32 }; /* elements */
+
+INLINE __m256i magnitude_bits(__m256 p)
+{
+    return _mm256_and_si256(_mm256_castps_si256(p), _mm256_set1_epi32(INT32_MAX));
+}
+
+/* Finite elements; those beyond the greatest number become it. */
+INLINE __m128i narrow_finite(__m256 p)
+{
+    p = _mm256_min_ps(_mm256_max_ps(p, _mm256_set1_ps(-65504.0f)), _mm256_set1_ps(65504.0f));
+    return _mm256_cvtps_ph(p, _MM_FROUND_TO_NEAREST_INT);
+}
+
+/* Elements that do not round to an Inf, and no NaN. */
+INLINE __m256i round_bf16(__m256 p)
+{
+    __m256i x = _mm256_castps_si256(p);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(x, 16), _mm256_set1_epi32(1));
+    x = _mm256_add_epi32(_mm256_add_epi32(x, _mm256_set1_epi32(0x7FFF)), odd);
+    return _mm256_srli_epi32(x, 16);
+}
+
+INLINE __m256 widen(__m128i half, bool bf16)
+{
+    if (bf16)
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+    return _mm256_cvtph_ps(half);
+}
+
+/* Two vectors to 16 halves. */
+INLINE void emit(const __m256 p[2], uint8_t *dst, float *residual, bool bf16, bool ef)
+{
+    __m128i half[2];
+    if (bf16) {
+        __m256i both = _mm256_packus_epi32(round_bf16(p[0]), round_bf16(p[1]));
+        both = _mm256_permute4x64_epi64(both, 0xD8);
+        half[0] = _mm256_castsi256_si128(both);
+        half[1] = _mm256_extracti128_si256(both, 1);
+    } else {
+        half[0] = narrow_finite(p[0]);
+        half[1] = narrow_finite(p[1]);
+    }
+    for (int k = 0; k < 2; k++) {
+        _mm_storeu_si128((__m128i *)dst + k, half[k]);
+        if (ef)
+            _mm256_storeu_ps(residual + 8 * k, _mm256_sub_ps(p[k], widen(half[k], bf16)));
+    }
+}
+
+/* From here on the reference does the group: not finite, or for bf16 what rounds to an Inf. */
+#define ORDINARY(bf16) ((bf16) ? 0x7F7F7FFF : 0x7F7FFFFF)
+
+/* Whole groups. */
+INLINE size_t encode_groups(const gw_float_spec_t *spec, const float *src, float *residual,
+                            size_t count, uint8_t *dst, bool bf16, bool ef)
+{
+    size_t poisoned = 0;
+    for (size_t i = 0; i + GROUP <= count; i += GROUP) {
+        __m256 p[4];
+        __m256i most = _mm256_setzero_si256();
+        for (int k = 0; k < 4; k++) {
+            p[k] = _mm256_loadu_ps(src + i + 8 * k);
+            if (ef)
+                p[k] = _mm256_add_ps(p[k], _mm256_loadu_ps(residual + i + 8 * k));
+            most = _mm256_max_epi32(most, magnitude_bits(p[k]));
+        }
+        most = _mm256_cmpgt_epi32(most, _mm256_set1_epi32(ORDINARY(bf16)));
+        if (__builtin_expect(_mm256_movemask_epi8(most), 0)) {
+            poisoned +=
+                gw__cast_ref_encode(spec, src + i, ef ? residual + i : NULL, GROUP, dst + 2 * i);
+            continue;
+        }
+        for (int k = 0; k < 4; k += 2)
+            emit(p + k, dst + 2 * i + 16 * k, ef ? residual + i + 8 * k : NULL, bf16, ef);
+    }
+    return poisoned;
+}
+
+static GW_KERNEL_BODY size_t encode_body(const gw_float_spec_t *spec, const float *src,
+                                         float *residual, size_t count, uint8_t *dst)
+{
+    if (spec->format == GW_FLOAT_BF16)
+        return residual ? encode_groups(spec, src, residual, count, dst, true, true)
+                        : encode_groups(spec, src, residual, count, dst, true, false);
+    return residual ? encode_groups(spec, src, residual, count, dst, false, true)
+                    : encode_groups(spec, src, residual, count, dst, false, false);
+}
+
+static size_t encode(const gw_float_spec_t *spec, const float *src, float *residual, size_t count,
+                     uint8_t *dst)
+{
+    size_t done = count / GROUP * GROUP;
+    uint64_t mode = gw__fpmode_enter();
+    size_t poisoned = encode_body(spec, src, residual, count, dst);
+    gw__fpmode_leave(mode);
+    return poisoned + gw__cast_ref_encode(spec, src + done, residual ? residual + done : NULL,
+                                          count - done, dst + 2 * done);
+}
+
+/* A sum that is NaN gets the one pattern, so that it does not matter which one was widened. */
+INLINE void add_vectors(const uint8_t *payload, size_t count, float *dst, bool bf16)
+{
+    __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(GW_NAN_BITS));
+    for (size_t i = 0; i + 8 <= count; i += 8) {
+        __m256 v = widen(_mm_loadu_si128((const __m128i *)(payload + 2 * i)), bf16);
+        v = _mm256_add_ps(_mm256_loadu_ps(dst + i), v);
+        v = _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+        _mm256_storeu_ps(dst + i, v);
+    }
+}
+
+static GW_KERNEL_BODY void add_body(bool bf16, const uint8_t *payload, size_t count, float *dst)
+{
+    if (bf16)
+        add_vectors(payload, count, dst, true);
+    else
+        add_vectors(payload, count, dst, false);
+}
+
+static void add_to(const gw_float_spec_t *spec, const uint8_t *payload, size_t count, float *dst)
+{
+    size_t done = count / 8 * 8;
+    uint64_t mode = gw__fpmode_enter();
+    add_body(spec->format == GW_FLOAT_BF16, payload, count, dst);
+    gw__fpmode_leave(mode);
+    gw__cast_ref_add(spec, payload + 2 * done, count - done, dst + done);
+}
+
 void gw__cast_avx2_fill(gw_cast_kernels_t *table)
 {
-    *table = (gw_cast_kernels_t){f16_to_f32, f32_to_f16, bf16_to_f32, f32_to_bf16};
+    *table = (gw_cast_kernels_t){f16_to_f32, f32_to_f16, bf16_to_f32, f32_to_bf16, encode, add_to};
 }

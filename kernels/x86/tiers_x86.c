@@ -23,6 +23,8 @@ bool gw__kernels_fill_avx2(gw_kernels_t *table)
     gw__quant_reduce_avx2_fill(&table->quant);
     gw__cast_avx2_fill(&table->cast);
     gw__sum_avx2_fill(&table->sum);
+    gw__fp8_avx2_fill(&table->fp8);
+    gw__fp4_avx2_fill(&table->fp4);
     return true;
 }
 
@@ -35,5 +37,8 @@ bool gw__kernels_fill_avx512(gw_kernels_t *table)
     table->tier = "avx512";
     gw__quant_avx512_fill(&table->quant);
     gw__quant_reduce_avx512_fill(&table->quant);
+    gw__cast_avx512_fill(&table->cast);
+    gw__fp8_avx512_fill(&table->fp8);
+    gw__fp4_avx512_fill(&table->fp4);
     return true;
 }

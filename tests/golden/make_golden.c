@@ -45,6 +45,21 @@ static const good_t goods[] = {
     {"q7", "q7:bucket=128", GW_F32, 257, 0, false, PLAIN},
     {"q8-extreme", "q8:bucket=32", GW_F32, 192, 0, false, EXTREME},
     {"q1-extreme", "q1:bucket=32", GW_F32, 192, 0, false, EXTREME},
+    {"fp16-poisoned", "fp16", GW_F32, 133, 64, false, POISONED},
+    {"fp16-extreme", "fp16", GW_BF16, 192, 0, true, EXTREME},
+    {"bf16", "bf16", GW_F16, 100, 0, false, PLAIN},
+    {"bf16-extreme", "bf16", GW_F32, 192, 0, false, EXTREME},
+    {"fp8e4m3", "fp8e4m3", GW_F32, 401, 128, false, PLAIN},
+    {"fp8e4m3-poisoned", "fp8e4m3:block=32", GW_BF16, 130, 0, false, POISONED},
+    {"fp8e4m3-extreme", "fp8e4m3:block=32", GW_F32, 192, 0, false, EXTREME},
+    {"fp8e5m2-crc", "fp8e5m2", GW_F32, 300, 0, true, PLAIN},
+    {"fp8e5m2-extreme", "fp8e5m2:block=96", GW_F32, 192, 96, false, EXTREME},
+    {"mxfp4", "mxfp4", GW_F32, 1027, 1024, false, PLAIN},
+    {"mxfp4-poisoned", "mxfp4:group=512", GW_F16, 600, 512, false, POISONED},
+    {"mxfp4-extreme", "mxfp4:group=512", GW_F32, 192, 0, false, EXTREME},
+    {"nvfp4", "nvfp4", GW_F32, 1027, 0, false, PLAIN},
+    {"nvfp4-poisoned", "nvfp4:group=512", GW_F32, 600, 512, true, POISONED},
+    {"nvfp4-extreme", "nvfp4:group=512", GW_F32, 192, 0, false, EXTREME},
 };
 
 /* A bad frame: `base` with byte `at` set to `value`; at < 0: cut to that many bytes less; or one
@@ -81,6 +96,20 @@ static const bad_t bads[] = {
     {"bad-cut-header", "q4", CUT, 600, GW_ERR_FRAME_LENGTH},
     {"bad-grown", "q4", GROW, 1, GW_ERR_FRAME_LENGTH},
     {"bad-padding", "q3-b96", 192, 0xFF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-cast-type", "bf16", 8, 2, GW_ERR_FRAME_HEADER},
+    {"bad-cast-block", "bf16", 10, 64, GW_ERR_FRAME_HEADER},
+    {"bad-cast-other", "bf16", 8, 0, GW_ERR_FRAME_MISMATCH},
+    {"bad-fp8-type", "fp8e4m3", 8, 2, GW_ERR_FRAME_HEADER},
+    {"bad-fp8-block", "fp8e4m3", 10, 1, GW_ERR_FRAME_HEADER},
+    {"bad-fp8-scale-negative", "fp8e4m3", 48 + 1, 0xBF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-fp8-scale-tail", "fp8e4m3", 48 + 3 * 130 + 1, 0x7F, GW_ERR_FRAME_PAYLOAD},
+    {"bad-fp4-type", "mxfp4", 8, 2, GW_ERR_FRAME_HEADER},
+    {"bad-fp4-group", "mxfp4", 11, 1, GW_ERR_FRAME_HEADER},
+    {"bad-mx-scale", "mxfp4", 48 + 31, 253, GW_ERR_FRAME_PAYLOAD},
+    {"bad-mx-padding", "mxfp4", 48 + 546, 0xF0, GW_ERR_FRAME_PAYLOAD},
+    {"bad-nv-scale", "nvfp4", 48 + 4 + 63, 0x80, GW_ERR_FRAME_PAYLOAD},
+    {"bad-nv-group-scale", "nvfp4", 48 + 3, 0xBF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-nv-group-scale-tail", "nvfp4", 48 + 580 + 3, 0, GW_ERR_FRAME_PAYLOAD},
 };
 
 static const char *dir;

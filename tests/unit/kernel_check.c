@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel checker's machinery: places, guards, signals, comparison. */
-#include "kernel_check.h"
+#include "kernel_bodies_float.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -254,10 +254,10 @@ fail(kernel_report_t *report, const kernel_body_t *body, const gw_kernels_t *tab
     va_end(arguments);
     snprintf(report->first, sizeof report->first,
              "%s %s: %s; case %zu: q%u bucket %u count %zu ef %d stochastic %d zero %d fill %d "
-             "payloads %zu own_at %zu scale %g",
+             "payloads %zu own_at %zu scale %g float %d block %u",
              table->tier, body->name, what, c->number, c->spec.bits, c->spec.bucket, c->count,
              c->ef, c->spec.stochastic, c->spec.zero, c->fill, c->payloads, c->own_at,
-             (double)c->scale);
+             (double)c->scale, (int)c->floats.format, c->floats.block);
 }
 
 static size_t first_difference(const uint8_t *a, const uint8_t *b, size_t bytes)
@@ -419,6 +419,7 @@ static void read_setting(const char *setting, kernel_call_t *c)
     c->spec = (gw_quant_spec_t){4, 512, strstr(setting, "stochastic") != NULL, true};
     if (setting[0] == 'q')
         c->spec.bits = (unsigned)(setting[1] - '0');
+    c->floats = kernel_float_setting(setting);
     c->ef = strstr(setting, "ef") != NULL;
     c->alone = strstr(setting, "alone") != NULL;
     c->payloads = peers ? (size_t)(peers[-1] - '0') : 1;

@@ -42,6 +42,7 @@ typedef struct kernel_call {
     uint64_t seed; /* of the data */
     size_t number; /* of the case */
     gw_quant_spec_t spec;
+    gw_float_spec_t floats;
     size_t count;
     test_fill_t fill;
     bool ef;

@@ -194,6 +194,17 @@ START_TEST(means_are_scaled_before_they_are_narrowed)
 }
 END_TEST
 
+static const char *const short_floats[] = {"fp16", "bf16", "fp8e4m3", "fp8e5m2", "mxfp4", "nvfp4"};
+enum { SHORT_FLOATS = sizeof short_floats / sizeof *short_floats };
+
+START_TEST(short_floats_are_within_the_bound)
+{
+    run_matrix(GW_F32, GW_SUM, short_floats, SHORT_FLOATS);
+    run_matrix(GW_F16, GW_SUM, short_floats + 2, SHORT_FLOATS - 2);
+    run_matrix(GW_BF16, GW_AVG, short_floats, SHORT_FLOATS);
+}
+END_TEST
+
 /* 3e4 on each of four ranks: the sum does not fit binary16, the mean does. */
 static void average_large(gw_rank_t *rank)
 {
@@ -378,6 +389,19 @@ START_TEST(without_feedback_the_running_sum_stays_wrong)
 }
 END_TEST
 
+START_TEST(feedback_of_short_floats_is_real)
+{
+    for (int s = 0; s < SHORT_FLOATS; s++) {
+        char spec[32];
+        snprintf(spec, sizeof spec, "%s:ef=off", short_floats[s]);
+        feedback_t without = run_feedback(spec, GW_PLAN_DIRECT);
+        feedback_t with = run_feedback(short_floats[s], GW_PLAN_DIRECT);
+        ck_assert(with.at_end < 1e-3);
+        ck_assert(with.at_end * 50 < without.at_end);
+    }
+}
+END_TEST
+
 /* ---- Reproducibility
  * --------------------------------------------------------------------------------- */
 
@@ -418,8 +442,9 @@ static void run_repeat(repeat_t *out, const char *kernels, const char *seed, con
 START_TEST(same_seed_same_bytes_on_every_tier)
 {
     static repeat_t a, b;
-    static const char *const codecs[] = {"q4", "q4:round=stochastic", "q3:bucket=64", "q8"};
-    for (int c = 0; c < 4; c++) {
+    static const char *const codecs[] = {"q4", "q4:round=stochastic", "q3:bucket=64", "q8",
+                                         "bf16", "fp8e4m3", "mxfp4", "nvfp4"};
+    for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++) {
         run_repeat(&a, "ref", "7", codecs[c]);
         bool available;
         const char *tier;
@@ -447,10 +472,12 @@ int main(void)
     tcase_add_test(tc, sums_of_f32_are_within_the_bound);
     tcase_add_test(tc, a_large_odd_count_is_within_the_bound);
     tcase_add_test(tc, sums_of_half_types_are_within_the_bound);
+    tcase_add_test(tc, short_floats_are_within_the_bound);
     tcase_add_test(tc, means_are_scaled_before_they_are_narrowed);
     tcase_add_test(tc, a_mean_does_not_overflow_on_the_way);
     tcase_add_test(tc, nan_and_inf_reach_all_ranks_and_stay_out_of_residuals);
     tcase_add_test(tc, feedback_makes_the_running_sum_exact);
+    tcase_add_test(tc, feedback_of_short_floats_is_real);
     tcase_add_test(tc, without_feedback_the_running_sum_stays_wrong);
     tcase_add_test(tc, same_seed_same_bytes_on_every_tier);
     suite_add_tcase(suite, tc);

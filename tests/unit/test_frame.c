@@ -58,7 +58,17 @@ static gw_decode_t expect(const gw_coder_t *coder, size_t count)
     return (gw_decode_t){.count = count, .first = coder->family->grain(coder)};
 }
 
-static const char *const specs[] = {"raw", "q1:bucket=32", "q3:bucket=96", "q4", "q8:bucket=64"};
+static const char *const specs[] = {"raw",
+                                    "q1:bucket=32",
+                                    "q3:bucket=96",
+                                    "q4",
+                                    "q8:bucket=64",
+                                    "fp16",
+                                    "bf16",
+                                    "fp8e4m3:block=64",
+                                    "fp8e5m2",
+                                    "mxfp4:group=512",
+                                    "nvfp4:group=512"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* ---- Layout -------------------------------------------------------------------------------------
@@ -334,8 +344,8 @@ START_TEST(golden_frames)
         good += !strcmp(g.kind, "good");
         bad += !strcmp(g.kind, "bad");
     }
-    ck_assert_int_ge(good, 17);
-    ck_assert_int_ge(bad, 23);
+    ck_assert_int_ge(good, 32);
+    ck_assert_int_ge(bad, 37);
 }
 END_TEST
 

@@ -82,6 +82,9 @@ START_TEST(forced_tier_runs)
         ck_assert(table->cast.f32_to_bf16 != ref->cast.f32_to_bf16);
         ck_assert(table->cast.f32_to_f16 != ref->cast.f32_to_f16);
         ck_assert(table->sum.add != ref->sum.add && table->sum.scale != ref->sum.scale);
+        ck_assert(table->cast.encode != ref->cast.encode && table->cast.add != ref->cast.add);
+        ck_assert(table->fp8.encode != ref->fp8.encode && table->fp8.store != ref->fp8.store);
+        ck_assert(table->fp4.encode != ref->fp4.encode && table->fp4.store != ref->fp4.store);
     }
 }
 END_TEST
@@ -165,6 +168,24 @@ END_TEST
 
 #if defined(__x86_64__)
 
+/* The same for the families of short floats. */
+static void pass_floats(const gw_kernels_t *tier, const float *x, uint8_t *payload, float *y,
+                        float *residual)
+{
+    for (int format = GW_FLOAT_FP16; format <= GW_FLOAT_NVFP4; format++) {
+        gw_float_spec_t spec = {(gw_float_format_t)format, 512};
+        const gw_float_kernels_t *k = format < GW_FLOAT_MXFP4 ? &tier->fp8 : &tier->fp4;
+        if (format <= GW_FLOAT_BF16) {
+            tier->cast.encode(&spec, x, residual, N, payload);
+            tier->cast.add(&spec, payload, N, y);
+            continue;
+        }
+        k->encode(&spec, x, residual, N, payload);
+        k->add(&spec, payload, N, y);
+        k->store(&spec, payload, N / 2, y);
+    }
+}
+
 /* One pass through kernels that do arithmetic on floats, on data where the mode matters. */
 static void pass(const gw_kernels_t *tier, const float *x, uint8_t *payload, float *y,
                  float *residual)
@@ -179,6 +200,7 @@ static void pass(const gw_kernels_t *tier, const float *x, uint8_t *payload, flo
     tier->sum.scale(y, 0.7f, N);
     tier->cast.f32_to_f16(x, payload + 8 * N, N);
     tier->cast.f16_to_f32(payload + 8 * N, payload + 10 * N, N);
+    pass_floats(tier, x, payload + 14 * N, y, residual);
 }
 
 START_TEST(caller_mode_does_not_matter)
@@ -186,6 +208,8 @@ START_TEST(caller_mode_does_not_matter)
     static uint8_t payload[2][16 * N];
     static float x[N], y[2][N], residual[2][N];
     static const unsigned modes[] = {0x9FC0 /* flush */, 0x5F80 /* up */, 0xFFC0, 0x3F80};
+    test_fill(FILL_DENORMAL, 1, x, N / 2);
+    test_fill(FILL_HEAVY, 2, x + N / 2, N - N / 2);
     for (size_t i = 0; gw__kernels_available(i); i++)
         for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
             const gw_kernels_t *tier = gw__kernels_of(gw__kernels_available(i));

@@ -162,7 +162,13 @@ static const char *const specs[] = {"raw",
                                     "q4:bucket=4096",
                                     "q4:round=stochastic",
                                     "q3:bucket=64,round=stochastic,zero=off",
-                                    "q8:bucket=32,round=stochastic"};
+                                    "q8:bucket=32,round=stochastic",
+                                    "fp16",
+                                    "bf16",
+                                    "fp8e4m3",
+                                    "fp8e5m2:block=96",
+                                    "mxfp4:group=512",
+                                    "nvfp4"};
 enum { SPECS = sizeof specs / sizeof *specs };
 static const size_t counts[] = {0, 1, 31, 32, 33, 511, 512, 1000, 1024, 2600, N};
 enum { COUNTS = sizeof counts / sizeof *counts };

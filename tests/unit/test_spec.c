@@ -27,6 +27,13 @@ static const struct {
     {"q2:bucket=32", "q2:bucket=32"},
     {"q4:bits=3", "q3"},
     {"q4:bits=2,bucket=64", "q2:bucket=64"},
+    {"fp16", "fp16"},
+    {"fp16:type=bf16", "bf16"},
+    {"bf16:ef=off,type=bf16", "bf16:ef=off"},
+    {"fp8e4m3:block=128,ef=on", "fp8e4m3"},
+    {"fp8e5m2:ef=off,block=32", "fp8e5m2:block=32,ef=off"},
+    {"mxfp4:group=1024", "mxfp4"},
+    {"mxfp4:type=nv,group=512", "nvfp4:group=512"},
 };
 
 START_TEST(good_specs_have_one_canonical_text)
@@ -85,6 +92,12 @@ static const struct {
     {"q1:ef=off,bucket=64", GW_ERR_BAD_SETTING, {"q1", "force=1"}},
     {"q1:round=stochastic", GW_ERR_BAD_SETTING, {"round=stochastic", "force=1"}},
     {"q4:bits=9", GW_ERR_BAD_SETTING, {"bits=9", "1 to 8"}},
+    {"fp8", GW_ERR_NOT_FOUND, {"'fp8'", "fp8e4m3"}},
+    {"fp8e4m3:block=100", GW_ERR_BAD_SETTING, {"block=100", "multiple of 32", "96"}},
+    {"fp8e5m2:block=16", GW_ERR_BAD_SETTING, {"32 to 4096"}},
+    {"nvfp4:group=1000", GW_ERR_BAD_SETTING, {"group=1000", "multiple of 512", "1024"}},
+    {"mxfp4:block=32", GW_ERR_BAD_SETTING, {"'block'", "group"}},
+    {"bf16:type=fp32", GW_ERR_BAD_SETTING, {"fp16|bf16"}},
     {"q4:bucket=64,bucket=64,bucket=64,bucket=64,bucket=64,bucket=64,bucket=64,bucket=64,"
      "bucket=64,bucket=64,bucket=64,bucket=64,bucket=64,bucket=64",
      GW_ERR_BAD_SETTING,

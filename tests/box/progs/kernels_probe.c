@@ -49,11 +49,16 @@ static void fill(const char *tier, gw_kernels_t *table)
     if (!strcmp(tier, "avx512")) {
         gw__quant_avx512_fill(&table->quant);
         gw__quant_reduce_avx512_fill(&table->quant);
+        gw__cast_avx512_fill(&table->cast);
+        gw__fp8_avx512_fill(&table->fp8);
+        gw__fp4_avx512_fill(&table->fp4);
     } else {
         gw__quant_avx2_fill(&table->quant);
         gw__quant_reduce_avx2_fill(&table->quant);
         gw__cast_avx2_fill(&table->cast);
         gw__sum_avx2_fill(&table->sum);
+        gw__fp8_avx2_fill(&table->fp8);
+        gw__fp4_avx2_fill(&table->fp4);
     }
     table->tier = tier;
 }
