@@ -26,6 +26,8 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
         .cast = {gw__cast_ref_f16_to_f32, gw__cast_ref_f32_to_f16, gw__cast_ref_bf16_to_f32,
                  gw__cast_ref_f32_to_bf16},
         .sum = {gw__sum_ref_add, gw__sum_ref_scale},
+        .lossless = {gw__lossless_ref_encode, gw__lossless_ref_valid, gw__lossless_ref_decode,
+                     gw__lossless_ref_pack, gw__lossless_ref_unpack},
     };
 }
 
