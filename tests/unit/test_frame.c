@@ -58,7 +58,8 @@ static gw_decode_t expect(const gw_coder_t *coder, size_t count)
     return (gw_decode_t){.count = count, .first = coder->family->grain(coder)};
 }
 
-static const char *const specs[] = {"raw", "q1:bucket=32", "q3:bucket=96", "q4", "q8:bucket=64"};
+static const char *const specs[] = {"raw",          "q1:bucket=32", "q3:bucket=96", "q4",
+                                    "q8:bucket=64", "lossless",     "lossless2"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* ---- Layout -------------------------------------------------------------------------------------
@@ -164,7 +165,10 @@ START_TEST(small_buffers_are_refused)
     }
     ck_assert_uint_eq(length, 7);
     ck_assert_int_eq(gw_frame_encode(&coder, &in, frame, need, &length), GW_OK);
-    ck_assert_uint_eq(length, need);
+    if (coder.family->flags & GW_CODEC_FIXED)
+        ck_assert_uint_eq(length, need);
+    else
+        ck_assert_uint_le(length, need);
 }
 END_TEST
 
@@ -334,8 +338,8 @@ START_TEST(golden_frames)
         good += !strcmp(g.kind, "good");
         bad += !strcmp(g.kind, "bad");
     }
-    ck_assert_int_ge(good, 17);
-    ck_assert_int_ge(bad, 23);
+    ck_assert_int_ge(good, 26);
+    ck_assert_int_ge(bad, 34);
 }
 END_TEST
 
