@@ -13,6 +13,7 @@ static const gw_codec_t *const built_in[] = {
     &gw__codec_cast,
     &gw__codec_fp8,
     &gw__codec_fp4,
+    &gw__codec_lossless,
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, EXTERNAL = 16 };
 

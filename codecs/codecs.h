@@ -11,6 +11,7 @@ extern const gw_codec_t gw__codec_quant;
 extern const gw_codec_t gw__codec_cast;
 extern const gw_codec_t gw__codec_fp8;
 extern const gw_codec_t gw__codec_fp4;
+extern const gw_codec_t gw__codec_lossless;
 
 /* Elements that go through a stack buffer at a time when a dtype has to be converted: 16 KiB. */
 #define GW_BLOCK 4096

@@ -28,6 +28,8 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
         .sum = {gw__sum_ref_add, gw__sum_ref_scale},
         .fp8 = {gw__fp8_ref_encode, gw__fp8_ref_valid, gw__fp8_ref_store, gw__fp8_ref_add},
         .fp4 = {gw__fp4_ref_encode, gw__fp4_ref_valid, gw__fp4_ref_store, gw__fp4_ref_add},
+        .lossless = {gw__lossless_ref_encode, gw__lossless_ref_valid, gw__lossless_ref_decode,
+                     gw__lossless_ref_pack, gw__lossless_ref_unpack},
     };
 }
 

@@ -6,6 +6,7 @@
 #include <gradwire/types.h>
 
 #include "float_kernels.h"
+#include "lossless_kernels.h"
 
 /*
  * All kernels: no state, no allocation, no log; any thread. Every tier gives the same bytes as
@@ -94,6 +95,7 @@ typedef struct gw_kernels {
     gw_sum_kernels_t sum;
     gw_float_kernels_t fp8; /* GW_FLOAT_E4M3, GW_FLOAT_E5M2 */
     gw_float_kernels_t fp4; /* GW_FLOAT_MXFP4, GW_FLOAT_NVFP4 */
+    gw_lossless_kernels_t lossless;
 } gw_kernels_t;
 
 /* ---- Dispatch -----------------------------------------------------------------------------------

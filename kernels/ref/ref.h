@@ -60,6 +60,18 @@ void gw__fp4_ref_store(const gw_float_spec_t *spec, const uint8_t *payload, size
 void gw__fp4_ref_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t count,
                      float *dst);
 
+size_t gw__lossless_ref_encode(gw_dtype_t dtype, const void *src, size_t count, uint8_t *dst);
+bool gw__lossless_ref_valid(gw_dtype_t dtype, const uint8_t *blocks, size_t length, size_t count);
+size_t gw__lossless_ref_decode(gw_dtype_t dtype, const uint8_t *blocks, size_t count, void *dst);
+size_t gw__lossless_ref_pack(gw_dtype_t dtype, const uint8_t *blocks, size_t count, uint8_t *dst);
+size_t gw__lossless_ref_unpack(gw_dtype_t dtype, const uint8_t *src, size_t length, size_t count,
+                               uint8_t *blocks, size_t *blocks_length);
+
+/* One block of n elements; returns its bytes. */
+size_t gw__lossless_ref_encode_block(gw_dtype_t dtype, const uint8_t *src, size_t n, uint8_t *dst);
+size_t gw__lossless_ref_decode_block(gw_dtype_t dtype, const uint8_t *block, size_t n,
+                                     uint8_t *dst);
+
 void gw__sum_ref_add(float *dst, const void *src, size_t count);
 void gw__sum_ref_scale(float *dst, float factor, size_t count);
 

@@ -25,6 +25,7 @@ bool gw__kernels_fill_avx2(gw_kernels_t *table)
     gw__sum_avx2_fill(&table->sum);
     gw__fp8_avx2_fill(&table->fp8);
     gw__fp4_avx2_fill(&table->fp4);
+    gw__lossless_avx2_fill(&table->lossless);
     return true;
 }
 
@@ -40,5 +41,6 @@ bool gw__kernels_fill_avx512(gw_kernels_t *table)
     gw__cast_avx512_fill(&table->cast);
     gw__fp8_avx512_fill(&table->fp8);
     gw__fp4_avx512_fill(&table->fp4);
+    gw__lossless_avx512_fill(&table->lossless);
     return true;
 }

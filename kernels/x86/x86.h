@@ -14,11 +14,13 @@ GW_BASELINE void gw__cast_avx2_fill(gw_cast_kernels_t *table);
 GW_BASELINE void gw__sum_avx2_fill(gw_sum_kernels_t *table);
 GW_BASELINE void gw__fp8_avx2_fill(gw_float_kernels_t *table);
 GW_BASELINE void gw__fp4_avx2_fill(gw_float_kernels_t *table);
+GW_BASELINE void gw__lossless_avx2_fill(gw_lossless_kernels_t *table);
 
 GW_BASELINE void gw__quant_avx512_fill(gw_quant_kernels_t *table);
 GW_BASELINE void gw__quant_reduce_avx512_fill(gw_quant_kernels_t *table);
 GW_BASELINE void gw__cast_avx512_fill(gw_cast_kernels_t *table);
 GW_BASELINE void gw__fp8_avx512_fill(gw_float_kernels_t *table);
 GW_BASELINE void gw__fp4_avx512_fill(gw_float_kernels_t *table);
+GW_BASELINE void gw__lossless_avx512_fill(gw_lossless_kernels_t *table);
 
 #endif

@@ -17,7 +17,7 @@
 
 enum { COUNT_MAX = 1100, ROOM = 65536 };
 
-typedef enum fill { PLAIN, POISONED, EXTREME } fill_t;
+typedef enum fill { PLAIN, POISONED, EXTREME, ROWS } fill_t;
 
 typedef struct good {
     const char *name, *spec;
@@ -60,6 +60,15 @@ static const good_t goods[] = {
     {"nvfp4", "nvfp4", GW_F32, 1027, 0, false, PLAIN},
     {"nvfp4-poisoned", "nvfp4:group=512", GW_F32, 600, 512, true, POISONED},
     {"nvfp4-extreme", "nvfp4:group=512", GW_F32, 192, 0, false, EXTREME},
+    {"lossless-bf16", "lossless", GW_BF16, 1100, 1024, false, PLAIN},
+    {"lossless-f16-crc", "lossless", GW_F16, 1099, 0, true, PLAIN},
+    {"lossless-f32", "lossless", GW_F32, 700, 512, false, POISONED},
+    {"lossless-extreme", "lossless", GW_F32, 192, 0, false, EXTREME},
+    {"lossless-rows", "lossless", GW_BF16, 1100, 0, false, ROWS},
+    {"lossless-one", "lossless", GW_BF16, 1, 0, false, PLAIN},
+    {"lossless2-bf16", "lossless2", GW_BF16, 1099, 4096, false, PLAIN},
+    {"lossless2-f16", "lossless2", GW_F16, 1100, 0, false, PLAIN},
+    {"lossless2-f32", "lossless2", GW_F32, 1100, 0, false, POISONED},
 };
 
 /* A bad frame: `base` with byte `at` set to `value`; at < 0: cut to that many bytes less; or one
@@ -110,6 +119,17 @@ static const bad_t bads[] = {
     {"bad-nv-scale", "nvfp4", 48 + 4 + 63, 0x80, GW_ERR_FRAME_PAYLOAD},
     {"bad-nv-group-scale", "nvfp4", 48 + 3, 0xBF, GW_ERR_FRAME_PAYLOAD},
     {"bad-nv-group-scale-tail", "nvfp4", 48 + 580 + 3, 0, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lossless-level", "lossless-bf16", 8, 3, GW_ERR_FRAME_HEADER},
+    {"bad-lossless-far", "lossless-bf16", 48 + 1, 77, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lossless-raw", "lossless-bf16", 48 + 1, 255, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lossless-code", "lossless-bf16", 48 + 2, 0xFF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lossless-rows", "lossless-rows", 48, 1, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lossless-one", "lossless-one", 48, 1, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lossless2-kind", "lossless2-bf16", 48, 2, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lossless2-codes", "lossless2-bf16", 48 + 1, 0x66, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lossless2-stream", "lossless2-bf16", 48 + 9, 1, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lossless2-far", "lossless2-bf16", 48 + 18, 9, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lossless2-cut", "lossless2-bf16", CUT, 1, GW_ERR_FRAME_LENGTH},
 };
 
 static const char *dir;
@@ -130,6 +150,8 @@ static void fill_values(fill_t fill, size_t count, float *x)
         x[i] = ldexpf((float)((int32_t)state >> 8), -23 - (int)(state >> 3 & 7));
         if (i % 7 == 3)
             x[i] = 0.0f;
+        if (fill == ROWS && i < 1024) /* one block of +0, one with a -0 in it */
+            x[i] = i == 600 ? -0.0f : 0.0f;
         if (fill == EXTREME)
             x[i] = i < 96 ? extremes[(state >> 16) % 7] : i < 128 ? ldexpf(x[i], -130) : x[i];
     }

@@ -6,6 +6,8 @@
 
 #include "bytes.h"
 #include "kernel_bodies_float.h"
+#include "kernel_bodies_lossless.h"
+#include "kernel_check.h"
 
 /* ---- Settings -----------------------------------------------------------------------------------
  */
@@ -455,5 +457,7 @@ const kernel_body_t kernel_bodies[] = {
     {"sum.scale", draw_plain, prepare_sum, run_sum_scale, sum_scale, 400, plain},
     {"raw.encode", draw_plain, prepare_raw_encode, run_raw_encode, NULL, 300, plain},
     {"raw.reduce", draw_plain, prepare_raw, run_raw_reduce, NULL, 300, plain},
-    KERNEL_BODIES_FLOAT{.name = NULL},
+    KERNEL_BODIES_FLOAT
+    KERNEL_BODIES_LOSSLESS
+    {.name = NULL},
 };

@@ -68,7 +68,9 @@ static const char *const specs[] = {"raw",
                                     "fp8e4m3:block=64",
                                     "fp8e5m2",
                                     "mxfp4:group=512",
-                                    "nvfp4:group=512"};
+                                    "nvfp4:group=512",
+                                    "lossless",
+                                    "lossless2"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* ---- Layout -------------------------------------------------------------------------------------
@@ -174,7 +176,10 @@ START_TEST(small_buffers_are_refused)
     }
     ck_assert_uint_eq(length, 7);
     ck_assert_int_eq(gw_frame_encode(&coder, &in, frame, need, &length), GW_OK);
-    ck_assert_uint_eq(length, need);
+    if (coder.family->flags & GW_CODEC_FIXED)
+        ck_assert_uint_eq(length, need);
+    else
+        ck_assert_uint_le(length, need);
 }
 END_TEST
 
@@ -344,8 +349,8 @@ START_TEST(golden_frames)
         good += !strcmp(g.kind, "good");
         bad += !strcmp(g.kind, "bad");
     }
-    ck_assert_int_ge(good, 32);
-    ck_assert_int_ge(bad, 37);
+    ck_assert_int_ge(good, 41);
+    ck_assert_int_ge(bad, 48);
 }
 END_TEST
 

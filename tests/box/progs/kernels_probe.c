@@ -52,6 +52,7 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__cast_avx512_fill(&table->cast);
         gw__fp8_avx512_fill(&table->fp8);
         gw__fp4_avx512_fill(&table->fp4);
+        gw__lossless_avx512_fill(&table->lossless);
     } else {
         gw__quant_avx2_fill(&table->quant);
         gw__quant_reduce_avx2_fill(&table->quant);
@@ -59,6 +60,7 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__sum_avx2_fill(&table->sum);
         gw__fp8_avx2_fill(&table->fp8);
         gw__fp4_avx2_fill(&table->fp4);
+        gw__lossless_avx2_fill(&table->lossless);
     }
     table->tier = tier;
 }
