@@ -34,6 +34,17 @@ void gw__cast_ref_f32_to_f16(const void *src, void *dst, size_t count);
 void gw__cast_ref_bf16_to_f32(const void *src, void *dst, size_t count);
 void gw__cast_ref_f32_to_bf16(const void *src, void *dst, size_t count);
 
+void gw__topk_ref_fold(const float *src, float *residual, size_t count);
+size_t gw__topk_ref_count(const float *x, size_t count, uint32_t least);
+size_t gw__topk_ref_find(const float *x, size_t count, uint32_t least, uint32_t base,
+                         uint32_t *index, size_t room);
+void gw__topk_ref_histogram(const float *x, size_t count, unsigned digit, uint32_t prefix,
+                            uint32_t *bin);
+void gw__topk_ref_store(float *dst, const uint32_t *index, const float *value, size_t count);
+void gw__topk_ref_add(float *dst, const uint32_t *index, const float *value, size_t count);
+void gw__topk_ref_settle(float *residual, const uint32_t *index, const float *value,
+                         const float *sent, size_t count);
+
 void gw__sum_ref_add(float *dst, const void *src, size_t count);
 void gw__sum_ref_scale(float *dst, float factor, size_t count);
 

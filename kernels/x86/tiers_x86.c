@@ -16,13 +16,14 @@ static bool has_f16c(void)
 bool gw__kernels_fill_avx2(gw_kernels_t *table)
 {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !has_f16c())
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("popcnt") || !has_f16c())
         return false;
     table->tier = "avx2";
     gw__quant_avx2_fill(&table->quant);
     gw__quant_reduce_avx2_fill(&table->quant);
     gw__cast_avx2_fill(&table->cast);
     gw__sum_avx2_fill(&table->sum);
+    gw__topk_avx2_fill(&table->topk);
     return true;
 }
 
@@ -35,5 +36,6 @@ bool gw__kernels_fill_avx512(gw_kernels_t *table)
     table->tier = "avx512";
     gw__quant_avx512_fill(&table->quant);
     gw__quant_reduce_avx512_fill(&table->quant);
+    gw__topk_avx512_fill(&table->topk);
     return true;
 }

@@ -17,7 +17,7 @@
 
 enum { COUNT_MAX = 1100, ROOM = 65536 };
 
-typedef enum fill { PLAIN, POISONED, EXTREME } fill_t;
+typedef enum fill { PLAIN, POISONED, EXTREME, INFINITE } fill_t;
 
 typedef struct good {
     const char *name, *spec;
@@ -45,6 +45,12 @@ static const good_t goods[] = {
     {"q7", "q7:bucket=128", GW_F32, 257, 0, false, PLAIN},
     {"q8-extreme", "q8:bucket=32", GW_F32, 192, 0, false, EXTREME},
     {"q1-extreme", "q1:bucket=32", GW_F32, 192, 0, false, EXTREME},
+    {"topk", "topk:block=256,ratio=0.1", GW_F32, 700, 256, false, PLAIN},
+    {"topk-odd", "topk:block=512,ratio=0.02", GW_BF16, 600, 0, false, PLAIN},
+    {"topk-fp16", "topk+fp16:block=128,ratio=0.05", GW_F32, 300, 128, false, EXTREME},
+    {"topk-q8", "topk+q8:block=1024,ratio=0.2", GW_F16, 1100, 0, false, PLAIN},
+    {"topk-q4", "topk+q4:block=64,ratio=0.25", GW_F32, 65, 64, false, POISONED},
+    {"topk-poisoned", "topk:block=64,ratio=0.01", GW_F32, 130, 0, false, INFINITE},
 };
 
 /* A bad frame: `base` with byte `at` set to `value`; at < 0: cut to that many bytes less; or one
@@ -81,6 +87,15 @@ static const bad_t bads[] = {
     {"bad-cut-header", "q4", CUT, 600, GW_ERR_FRAME_LENGTH},
     {"bad-grown", "q4", GROW, 1, GW_ERR_FRAME_LENGTH},
     {"bad-padding", "q3-b96", 192, 0xFF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-topk-count", "topk", 48, 27, GW_ERR_FRAME_PAYLOAD},
+    {"bad-topk-fewer", "topk", 48, 25, GW_ERR_FRAME_PAYLOAD},
+    {"bad-topk-order", "topk", 52, 255, GW_ERR_FRAME_PAYLOAD},
+    {"bad-topk-padding", "topk-odd", 48 + 4 + 11, 0x80, GW_ERR_FRAME_PAYLOAD},
+    {"bad-topk-behind-poison", "topk-poisoned", 48 + 6, 1, GW_ERR_FRAME_PAYLOAD},
+    {"bad-topk-values", "topk", 8, 4, GW_ERR_FRAME_HEADER},
+    {"bad-topk-block", "topk", 9, 5, GW_ERR_FRAME_HEADER},
+    {"bad-topk-ratio", "topk", 15, 0x50, GW_ERR_FRAME_HEADER},
+    {"bad-topk-scale", "topk-q8", 48 + 4 + 205 * 10 / 8 + 1 + 7, 0xBF, GW_ERR_FRAME_PAYLOAD},
 };
 
 static const char *dir;
@@ -104,6 +119,8 @@ static void fill_values(fill_t fill, size_t count, float *x)
         if (fill == EXTREME)
             x[i] = i < 96 ? extremes[(state >> 16) % 7] : i < 128 ? ldexpf(x[i], -130) : x[i];
     }
+    if (fill == INFINITE)
+        x[2] = x[3] = -INFINITY;
     if (fill == POISONED) {
         x[40] = INFINITY;
         x[70] = NAN;

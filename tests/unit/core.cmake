@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 gw_unit_test(allreduce LABELS tsan)
+gw_unit_test(sparse_allreduce)
 gw_unit_test(plan)
 gw_unit_test(residual LABELS tsan)
 gw_unit_test(settings)
