@@ -11,6 +11,7 @@ static const gw_codec_t *const built_in[] = {
     &gw__codec_raw,
     &gw__codec_quant,
     &gw__codec_topk,
+    &gw__codec_randomk,
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, EXTERNAL = 16 };
 
@@ -39,6 +40,8 @@ static bool is_complete(const gw_codec_t *f)
     if (!f->family || !f->names || !f->summary || !f->params || !f->match || !f->name || !f->grain)
         return false;
     if (!f->bound || !f->encode || !f->decode || !f->put_params || !f->get_params)
+        return false;
+    if (f->flags & GW_CODEC_LINEAR && (!f->merge || !(f->flags & GW_CODEC_FIXED)))
         return false;
     size_t params = 0;
     while (f->params[params].name)

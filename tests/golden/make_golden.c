@@ -51,6 +51,10 @@ static const good_t goods[] = {
     {"topk-q8", "topk+q8:block=1024,ratio=0.2", GW_F16, 1100, 0, false, PLAIN},
     {"topk-q4", "topk+q4:block=64,ratio=0.25", GW_F32, 65, 64, false, POISONED},
     {"topk-poisoned", "topk:block=64,ratio=0.01", GW_F32, 130, 0, false, INFINITE},
+    {"randomk", "randomk:block=256,ratio=0.05", GW_F32, 700, 256, false, PLAIN},
+    {"randomk-wire", "randomk:block=128,ratio=0.3,values=wire,seed=7", GW_BF16, 300, 0, true,
+     PLAIN},
+    {"randomk-poisoned", "randomk:block=64,ratio=0.1", GW_F16, 130, 64, false, POISONED},
 };
 
 /* A bad frame: `base` with byte `at` set to `value`; at < 0: cut to that many bytes less; or one
@@ -95,6 +99,10 @@ static const bad_t bads[] = {
     {"bad-topk-values", "topk", 8, 4, GW_ERR_FRAME_HEADER},
     {"bad-topk-block", "topk", 9, 5, GW_ERR_FRAME_HEADER},
     {"bad-topk-ratio", "topk", 15, 0x50, GW_ERR_FRAME_HEADER},
+    {"bad-randomk-behind-poison", "randomk-poisoned", 48 + 5, 1, GW_ERR_FRAME_PAYLOAD},
+    {"bad-randomk-values", "randomk", 8, 2, GW_ERR_FRAME_HEADER},
+    {"bad-randomk-block", "randomk", 9, 25, GW_ERR_FRAME_HEADER},
+    {"bad-randomk-ratio", "randomk", 15, 0x90, GW_ERR_FRAME_HEADER},
     {"bad-topk-scale", "topk-q8", 48 + 4 + 205 * 10 / 8 + 1 + 7, 0xBF, GW_ERR_FRAME_PAYLOAD},
 };
 
@@ -153,8 +161,12 @@ static size_t make_frame(const good_t *g, uint8_t *frame, float *decoded)
     fill_values(g->fill, g->count, x);
     if (gw_coder_parse(g->spec, &coder, why, sizeof why))
         fail(why, g->name);
-    gw_encode_t in = {
-        .src = x, .wire_dtype = g->dtype, .count = g->count, .first = g->first, .key = 4711};
+    gw_encode_t in = {.src = x,
+                      .wire_dtype = g->dtype,
+                      .count = g->count,
+                      .first = g->first,
+                      .key = 4711,
+                      .shared_key = 4712};
     gw_decode_t out = {.payload = frame,
                        .wire_dtype = g->dtype,
                        .count = g->count,

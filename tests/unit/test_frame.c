@@ -59,7 +59,8 @@ static gw_decode_t expect(const gw_coder_t *coder, size_t count)
 }
 
 static const char *const specs[] = {"raw", "q1:bucket=32", "q3:bucket=96", "q4", "q8:bucket=64",
-                                    "topk:block=64,ratio=0.1", "topk+q8:block=64,ratio=0.2"};
+                                    "topk:block=64,ratio=0.1", "topk+q8:block=64,ratio=0.2",
+                                    "randomk:block=64,ratio=0.1"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* ---- Layout -------------------------------------------------------------------------------------

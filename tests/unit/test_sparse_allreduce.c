@@ -11,6 +11,8 @@ static const char *const specs[] = {
     "topk+fp16:block=256,ratio=0.05",
     "topk+q8:block=4096,ratio=0.2",
     "topk:block=4096,ratio=0.05,select=sampled",
+    "randomk:block=1024,ratio=0.1",
+    "randomk:values=wire",
 };
 static const size_t counts[] = {1, 3, 255, 513, 20001, 140001};
 enum {
@@ -193,9 +195,11 @@ static const char *const with_feedback[] = {
     "topk:block=1024,ratio=0.1",
     "topk+q8:block=1024,ratio=0.1",
     "topk:block=1024,ratio=0.1,select=sampled",
+    "randomk:block=1024,ratio=0.1",
 };
 static const char *const without[] = {
     "topk:block=1024,ratio=0.1,ef=off,force=1",
+    "randomk:block=1024,ratio=0.1,ef=off,force=1",
 };
 
 START_TEST(feedback_makes_the_running_sum_right)

@@ -19,6 +19,9 @@ static const char *const specs[] = {
     "topk+q4:block=8192,ratio=0.25",
     "topk:block=4096,ratio=0.05,select=sampled",
     "topk",
+    "randomk:block=256,ratio=0.1",
+    "randomk:block=1024,ratio=0.5,values=wire,seed=3",
+    "randomk:block=512,ratio=0.2,scale=on,ef=off,force=1",
 };
 enum { SPECS = sizeof specs / sizeof *specs, N = 3 * 8192 + 1000 + 77, ROOM = 8 * N };
 static float x[N], y[N], z[N], residual[N], before[N], bound[N];
@@ -234,8 +237,11 @@ static double drift(const gw_coder_t *coder, bool feedback, int steps)
     memset(residual, 0, sizeof residual);
     memset(sum, 0, sizeof sum);
     for (int step = 0; step < steps; step++) {
-        gw_encode_t in = {
-            .src = x, .residual = feedback ? residual : NULL, .count = M, .key = (uint64_t)step};
+        gw_encode_t in = {.src = x,
+                          .residual = feedback ? residual : NULL,
+                          .count = M,
+                          .key = (uint64_t)step,
+                          .shared_key = (uint64_t)step};
         size_t length = 0;
         gw_check(coder->family->encode(coder, &in, payload, ROOM, &length) == GW_OK &&
                      decode(coder, length, M, y) == GW_OK,
