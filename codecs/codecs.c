@@ -12,6 +12,7 @@ static const gw_codec_t *const built_in[] = {
     &gw__codec_quant,
     &gw__codec_topk,
     &gw__codec_randomk,
+    &gw__codec_block,
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, EXTERNAL = 16 };
 

@@ -10,6 +10,7 @@ extern const gw_codec_t gw__codec_raw;
 extern const gw_codec_t gw__codec_quant;
 extern const gw_codec_t gw__codec_topk;
 extern const gw_codec_t gw__codec_randomk;
+extern const gw_codec_t gw__codec_block;
 
 /* Elements that go through a stack buffer at a time when a dtype has to be converted: 16 KiB. */
 #define GW_BLOCK 4096

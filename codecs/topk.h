@@ -67,6 +67,10 @@ size_t gw__topk_read(const gw__topk_spec_t *spec, const uint8_t *at, size_t n, s
 
 bool gw__topk_is_poisoned(const uint8_t *at);
 
+/* The greatest magnitude that `most` of n elements or more reach; stops early at one that `enough`
+ * or fewer do. `least` is reached by `most` or more. */
+uint32_t gw__topk_bound(const float *x, size_t n, uint32_t least, size_t most, size_t enough);
+
 /* Selects from the n elements of `in` from `at` on and writes the block; returns whether it holds a
  * value that is not finite. */
 bool gw__topk_encode_block(const gw__topk_spec_t *spec, const gw_encode_t *in, size_t at, size_t n,

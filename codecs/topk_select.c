@@ -81,9 +81,7 @@ static bool collect(view_t *v, uint32_t least, gw__topk_picked_t *p)
     return true;
 }
 
-/* The greatest magnitude that `most` or more elements reach; stops early at one that `enough` or
- * fewer do. `least` is reached by `most` or more. */
-static uint32_t bound_of(const float *x, size_t n, uint32_t least, size_t most, size_t enough)
+uint32_t gw__topk_bound(const float *x, size_t n, uint32_t least, size_t most, size_t enough)
 {
     uint32_t low = least, high = 0x80000000u; /* reached by fewer */
     while (high - low > 1) {
@@ -121,7 +119,7 @@ static void keep_largest(gw__topk_picked_t *p, uint32_t least, size_t k)
     const gw_topk_kernels_t *topk = &gw__kernels()->topk;
     if (p->held == k)
         return;
-    uint32_t bound = bound_of(p->value, p->held, least, k, k);
+    uint32_t bound = gw__topk_bound(p->value, p->held, least, k, k);
     if (topk->count(p->value, p->held, bound) > k) {
         size_t above = bound < 0x7FFFFFFFu ? topk->count(p->value, p->held, bound + 1) : 0;
         keep_ties(p, bound, k - above);
@@ -159,7 +157,7 @@ static uint32_t guess(view_t *v, size_t k, float *scratch)
         return 0;
     size_t place = (size_t)safe;
     sample(v, 0, scratch);
-    return bound_of(scratch, SAMPLES, 0, place, place + place / 8);
+    return gw__topk_bound(scratch, SAMPLES, 0, place, place + place / 8);
 }
 
 /* ---- Digits -------------------------------------------------------------------------------------
@@ -261,7 +259,7 @@ static bool select_sampled(view_t *v, size_t slots, uint64_t dice, gw__topk_writ
         return false;
     size_t place = (wanted * SAMPLES + v->n - 1) / v->n;
     sample(v, (size_t)dice, p->value);
-    float threshold = gw__float_of(bound_of(p->value, SAMPLES, 0, place, place));
+    float threshold = gw__float_of(gw__topk_bound(p->value, SAMPLES, 0, place, place));
     for (; turns > 0 && threshold > 0.0f && isfinite(threshold); turns--) {
         size_t found = count_least(v, gw__float_bits(threshold));
         if (found >= low && found <= slots)

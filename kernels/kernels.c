@@ -28,6 +28,7 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
         .sum = {gw__sum_ref_add, gw__sum_ref_scale},
         .topk = {gw__topk_ref_fold, gw__topk_ref_count, gw__topk_ref_find, gw__topk_ref_histogram,
                  gw__topk_ref_store, gw__topk_ref_add, gw__topk_ref_settle},
+        .block = {gw__block_ref_any, gw__block_ref_rms},
     };
 }
 

@@ -5,6 +5,7 @@
 
 #include <gradwire/types.h>
 
+#include "block_kernels.h"
 #include "topk_kernels.h"
 
 /*
@@ -87,6 +88,7 @@ typedef struct gw_kernels {
     gw_cast_kernels_t cast;
     gw_sum_kernels_t sum;
     gw_topk_kernels_t topk;
+    gw_block_kernels_t block;
 } gw_kernels_t;
 
 /* ---- Dispatch -----------------------------------------------------------------------------------

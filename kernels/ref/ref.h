@@ -45,6 +45,9 @@ void gw__topk_ref_add(float *dst, const uint32_t *index, const float *value, siz
 void gw__topk_ref_settle(float *residual, const uint32_t *index, const float *value,
                          const float *sent, size_t count);
 
+bool gw__block_ref_any(const void *x, size_t bytes, uint32_t mask);
+float gw__block_ref_rms(const float *x, size_t count);
+
 void gw__sum_ref_add(float *dst, const void *src, size_t count);
 void gw__sum_ref_scale(float *dst, float factor, size_t count);
 

@@ -17,7 +17,7 @@
 
 enum { COUNT_MAX = 1100, ROOM = 65536 };
 
-typedef enum fill { PLAIN, POISONED, EXTREME, INFINITE } fill_t;
+typedef enum fill { PLAIN, POISONED, EXTREME, INFINITE, ROWS } fill_t;
 
 typedef struct good {
     const char *name, *spec;
@@ -54,6 +54,10 @@ static const good_t goods[] = {
     {"randomk", "randomk:block=256,ratio=0.05", GW_F32, 700, 256, false, PLAIN},
     {"randomk-wire", "randomk:block=128,ratio=0.3,values=wire,seed=7", GW_BF16, 300, 0, true,
      PLAIN},
+    {"block", "block:size=16,domain=128", GW_F32, 300, 128, false, ROWS},
+    {"block-dense", "block:size=32,domain=64", GW_BF16, 100, 0, true, POISONED},
+    {"topblock", "topblock:size=16,domain=256,ratio=0.2", GW_F32, 600, 0, false, PLAIN},
+    {"topblock-f16", "topblock:size=64,domain=512,ratio=0.1", GW_F16, 1000, 512, false, POISONED},
     {"randomk-poisoned", "randomk:block=64,ratio=0.1", GW_F16, 130, 64, false, POISONED},
 };
 
@@ -103,6 +107,12 @@ static const bad_t bads[] = {
     {"bad-randomk-values", "randomk", 8, 2, GW_ERR_FRAME_HEADER},
     {"bad-randomk-block", "randomk", 9, 25, GW_ERR_FRAME_HEADER},
     {"bad-randomk-ratio", "randomk", 15, 0x90, GW_ERR_FRAME_HEADER},
+    {"bad-block-form", "block", 48, 3, GW_ERR_FRAME_PAYLOAD},
+    {"bad-block-map", "block", 49, 0x13, GW_ERR_FRAME_PAYLOAD},
+    {"bad-block-empty", "block", 49, 0, GW_ERR_FRAME_PAYLOAD},
+    {"bad-block-size", "block", 8, 13, GW_ERR_FRAME_HEADER},
+    {"bad-block-domain", "block", 9, 3, GW_ERR_FRAME_HEADER},
+    {"bad-block-long", "block", 32 + 4, 1, GW_ERR_FRAME_HEADER},
     {"bad-topk-scale", "topk-q8", 48 + 4 + 205 * 10 / 8 + 1 + 7, 0xBF, GW_ERR_FRAME_PAYLOAD},
 };
 
@@ -123,6 +133,8 @@ static void fill_values(fill_t fill, size_t count, float *x)
         state = state * 1664525u + 1013904223u;
         x[i] = ldexpf((float)((int32_t)state >> 8), -23 - (int)(state >> 3 & 7));
         if (i % 7 == 3)
+            x[i] = 0.0f;
+        if (fill == ROWS && i / 16 % 4)
             x[i] = 0.0f;
         if (fill == EXTREME)
             x[i] = i < 96 ? extremes[(state >> 16) % 7] : i < 128 ? ldexpf(x[i], -130) : x[i];

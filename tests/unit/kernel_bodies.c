@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "kernel_bodies_block.h"
 #include "kernel_bodies_topk.h"
 #include "kernel_check.h"
 
@@ -426,6 +427,8 @@ FUNCTION(topk, histogram)
 FUNCTION(topk, store)
 FUNCTION(topk, add)
 FUNCTION(topk, settle)
+FUNCTION(block, any)
+FUNCTION(block, rms)
 
 static const char *const encodings[] = {
     "q4", "q4 ef", "q8", "q8 ef", "q4 stochastic", "q4 stochastic ef", "q1", "q2", "q3", NULL};
@@ -465,5 +468,7 @@ const kernel_body_t kernel_bodies[] = {
     {"topk.settle", draw_plain, topk_prepare_settle, topk_run_settle, topk_settle, 300, plain},
     {"topk.encode", draw_large, topk_prepare_encode, topk_run_encode, NULL, 600, with_feedback},
     {"topk.decode", draw_large, topk_prepare_decode, topk_run_decode, NULL, 300, plain},
+    {"block.any", draw_plain, block_prepare_any, block_run_any, block_any, 600, plain},
+    {"block.rms", draw_plain, block_prepare_rms, block_run_rms, block_rms, 600, plain},
     {.name = NULL},
 };

@@ -58,9 +58,16 @@ static gw_decode_t expect(const gw_coder_t *coder, size_t count)
     return (gw_decode_t){.count = count, .first = coder->family->grain(coder)};
 }
 
-static const char *const specs[] = {"raw", "q1:bucket=32", "q3:bucket=96", "q4", "q8:bucket=64",
-                                    "topk:block=64,ratio=0.1", "topk+q8:block=64,ratio=0.2",
-                                    "randomk:block=64,ratio=0.1"};
+static const char *const specs[] = {"raw",
+                                    "q1:bucket=32",
+                                    "q3:bucket=96",
+                                    "q4",
+                                    "q8:bucket=64",
+                                    "topk:block=64,ratio=0.1",
+                                    "topk+q8:block=64,ratio=0.2",
+                                    "randomk:block=64,ratio=0.1",
+                                    "block:size=16,domain=64",
+                                    "topblock:size=16,domain=128"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* ---- Layout -------------------------------------------------------------------------------------
@@ -166,7 +173,9 @@ START_TEST(small_buffers_are_refused)
     }
     ck_assert_uint_eq(length, 7);
     ck_assert_int_eq(gw_frame_encode(&coder, &in, frame, need, &length), GW_OK);
-    ck_assert_uint_eq(length, need);
+    if (coder.family->flags & GW_CODEC_FIXED)
+        ck_assert_uint_eq(length, need);
+    ck_assert_uint_le(length, need);
 }
 END_TEST
 

@@ -13,6 +13,8 @@ static const char *const specs[] = {
     "topk:block=4096,ratio=0.05,select=sampled",
     "randomk:block=1024,ratio=0.1",
     "randomk:values=wire",
+    "block:size=64",
+    "topblock:size=64,domain=4096,ratio=0.3",
 };
 static const size_t counts[] = {1, 3, 255, 513, 20001, 140001};
 enum {
@@ -132,6 +134,94 @@ START_TEST(every_codec_end_to_end)
 }
 END_TEST
 
+/* ---- Payloads of any size -----------------------------------------------------------------------
+ */
+
+typedef struct exact {
+    const char *spec;
+    gw_plan_kind_t plan;
+    size_t count, rows; /* one row of 64 in this many is not zero */
+    uint8_t *out[RANKS_MAX];
+    uint64_t sent[RANKS_MAX];
+} exact_t;
+
+static void reduce_rows(gw_rank_t *rank)
+{
+    exact_t *e = rank->arg;
+    gw_coder_t coder = gw_test_coder(e->spec);
+    float *x = malloc(e->count * sizeof *x);
+    uint64_t state = 7 + (uint64_t)rank->rank;
+    gw_stats_t stats;
+    for (size_t i = 0; i < e->count; i++)
+        x[i] = gw_test_normal(&state) * (i / 64 % e->rows == (size_t)rank->rank % 2 ? 1.0f : 0.0f);
+    ck_assert_int_eq(gw_allreduce_with(rank->comm, &coder, e->plan, x, e->out[rank->rank], e->count,
+                                       GW_F32, GW_SUM),
+                     GW_OK);
+    gw_comm_stats(rank->comm, &stats);
+    e->sent[rank->rank] = stats.wire_bytes;
+    free(x);
+}
+
+static void run_exact(exact_t *e, int ranks)
+{
+    for (int r = 0; r < ranks; r++)
+        e->out[r] = malloc(e->count * sizeof(float));
+    gw_world_t world = {.size = ranks,
+                        .transport = "loopback",
+                        .settings = settings,
+                        .setting_count = 2,
+                        .body = reduce_rows,
+                        .arg = e};
+    gw_world_run(&world);
+}
+
+/* Equal numbers, -0 being 0; and equal bits on all ranks. */
+static bool same_values(const exact_t *block, const exact_t *raw, int rank)
+{
+    const float *a = (const float *)(void *)block->out[rank];
+    const float *b = (const float *)(void *)raw->out[0];
+    for (size_t i = 0; i < raw->count; i++)
+        if (a[i] != b[i])
+            return false;
+    return !memcmp(block->out[rank], block->out[0], raw->count * sizeof *a);
+}
+
+/* `block` gives the numbers of `raw`; sends a fraction of it where rows are zero, and no more than
+ * it and a byte a domain where none is. */
+START_TEST(bounded_frames_end_to_end)
+{
+    static const size_t rows[] = {1, 2, 16, 1000000};
+    for (int i = 0; i < 4 * 2 * (RANKS_MAX - 1); i++) {
+        int ranks = 2 + i / 8;
+        double sent[2] = {0, 0};
+        exact_t raw = {.spec = "raw",
+                       .plan = i & 1 ? GW_PLAN_GATHER : GW_PLAN_DIRECT,
+                       .count = 300001,
+                       .rows = rows[i / 2 % 4]};
+        exact_t block = raw;
+        block.spec = "block:size=64";
+        run_exact(&raw, ranks);
+        run_exact(&block, ranks);
+        for (int r = 0; r < ranks; r++) {
+            ck_assert_msg(same_values(&block, &raw, r),
+                          "%d ranks, plan %d, one row in %zu: rank %d differs", ranks, raw.plan,
+                          raw.rows, r);
+            sent[0] += (double)raw.sent[r]; /* shards are multiples of a domain: not all alike */
+            sent[1] += (double)block.sent[r];
+        }
+        double ratio = sent[1] / sent[0];
+        ck_assert_msg(ratio < (raw.rows > 1000 ? 0.01
+                               : raw.rows > 2  ? 0.2
+                                               : 1.001),
+                      "one row in %zu: %g of raw", raw.rows, ratio);
+        for (int r = 0; r < ranks; r++) {
+            free(raw.out[r]);
+            free(block.out[r]);
+        }
+    }
+}
+END_TEST
+
 /* ---- Feedback -----------------------------------------------------------------------------------
  */
 
@@ -196,10 +286,12 @@ static const char *const with_feedback[] = {
     "topk+q8:block=1024,ratio=0.1",
     "topk:block=1024,ratio=0.1,select=sampled",
     "randomk:block=1024,ratio=0.1",
+    "topblock:size=16,domain=1024",
 };
 static const char *const without[] = {
     "topk:block=1024,ratio=0.1,ef=off,force=1",
     "randomk:block=1024,ratio=0.1,ef=off,force=1",
+    "topblock:size=16,domain=1024,ef=off,force=1",
 };
 
 START_TEST(feedback_makes_the_running_sum_right)
@@ -222,6 +314,7 @@ int main(void)
     TCase *tc = tcase_create("sparse");
     tcase_set_timeout(tc, 300);
     tcase_add_loop_test(tc, every_codec_end_to_end, 0, SPECS);
+    tcase_add_test(tc, bounded_frames_end_to_end);
     tcase_add_loop_test(tc, feedback_makes_the_running_sum_right, 0,
                         sizeof with_feedback / sizeof *with_feedback);
     tcase_add_loop_test(tc, without_feedback_it_stays_wrong, 0, sizeof without / sizeof *without);

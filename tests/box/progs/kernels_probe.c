@@ -50,12 +50,14 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__quant_avx512_fill(&table->quant);
         gw__quant_reduce_avx512_fill(&table->quant);
         gw__topk_avx512_fill(&table->topk);
+        gw__block_avx512_fill(&table->block);
     } else {
         gw__quant_avx2_fill(&table->quant);
         gw__quant_reduce_avx2_fill(&table->quant);
         gw__cast_avx2_fill(&table->cast);
         gw__sum_avx2_fill(&table->sum);
         gw__topk_avx2_fill(&table->topk);
+        gw__block_avx2_fill(&table->block);
     }
     table->tier = tier;
 }
