@@ -9,10 +9,11 @@
 #include "sparse.h"
 
 /*
- * Exact selection has two ways to the same result. The quick one guesses a lower bound for the k-th
- * magnitude from a sample, collects all candidates above it in one pass and finds the exact bound
- * among them. Where the guess fails, or candidates are too many for the stack, the digits of the
- * exact bound are counted: one pass for each of at most three, then one that writes.
+ * Exact selection has three ways to the same result. The quick one guesses a lower bound for the
+ * k-th magnitude from a sample, collects all candidates above it in one pass and finds the exact
+ * bound among them. Candidates that are too many for the stack are collected only near the bound.
+ * Where a guess fails, the digits of the exact bound are counted: one pass for each of at most
+ * three, then one that writes.
  */
 
 /* The elements of a block as they are to be sent: in memory as floats (`direct`), or made tile by
@@ -136,13 +137,13 @@ static void keep_largest(gw__topk_picked_t *p, uint32_t least, size_t k)
 /* ---- Samples ------------------------------------------------------------------------------------
  */
 
-enum { LINE = 16, LINES = 128, SAMPLES = LINES * LINE };
+enum { LINE = 16, SAMPLES = 2048, SAMPLES_OF_BAND = GW__TOPK_ROOM };
 
-/* Lines of a block at even distances, into `out`. */
-static void sample(view_t *v, size_t shift, float *out)
+/* Lines of a block at even distances, `samples` elements in all, into `out`. */
+static void sample(view_t *v, size_t samples, size_t shift, float *out)
 {
-    size_t step = v->n / LINES, n;
-    for (size_t i = 0; i < LINES; i++)
+    size_t lines = samples / LINE, step = v->n / lines, n;
+    for (size_t i = 0; i < lines; i++)
         memcpy(out + i * LINE, look(v, i * step + shift % (step - LINE + 1), LINE, &n),
                LINE * sizeof *out);
 }
@@ -156,7 +157,7 @@ static uint32_t guess(view_t *v, size_t k, float *scratch)
     if (v->n < 2 * SAMPLES || safe * (double)v->n / SAMPLES > 0.8 * GW__TOPK_ROOM)
         return 0;
     size_t place = (size_t)safe;
-    sample(v, 0, scratch);
+    sample(v, SAMPLES, 0, scratch);
     return gw__topk_bound(scratch, SAMPLES, 0, place, place + place / 8);
 }
 
@@ -166,8 +167,7 @@ static uint32_t guess(view_t *v, size_t k, float *scratch)
 typedef struct bound {
     uint32_t least; /* k elements or more reach it */
     size_t reached; /* how many do */
-    size_t above;   /* how many exceed it; of an exact bound only */
-    bool exact;
+    size_t above;   /* how many exceed it, where the bound is exact */
 } bound_t;
 
 /* One digit more of the bound; `above` have a higher prefix. */
@@ -184,13 +184,12 @@ static void next_digit(view_t *v, unsigned digit, size_t k, uint32_t *prefix, bo
     *prefix = *prefix << gw__topk_digit_bits(digit) | d;
     b->least = *prefix << gw__topk_shift(digit);
     b->reached = b->above + bin[d];
-    b->exact = digit == GW_TOPK_DIGITS - 1;
 }
 
 /* As many digits as it takes until the candidates fit. */
 static bound_t find_bound(view_t *v, size_t k)
 {
-    bound_t b = {.exact = false};
+    bound_t b = {.above = 0};
     uint32_t prefix = 0;
     for (unsigned digit = 0; digit < GW_TOPK_DIGITS; digit++) {
         next_digit(v, digit, k, &prefix, &b);
@@ -225,6 +224,61 @@ static void write_bound(view_t *v, const bound_t *b, size_t k, gw__topk_writer_t
     gw__topk_flush(w, p, true);
 }
 
+/* ---- A band -------------------------------------------------------------------------------------
+ */
+
+/* Those of at least `low` into `p` when they are below `high`, otherwise into *above, which counts.
+ * False when they are too many. */
+static bool collect_band(view_t *v, uint32_t low, uint32_t high, gw__topk_picked_t *p,
+                         size_t *above)
+{
+    size_t n;
+    *above = p->held = 0;
+    for (size_t i = 0; i < v->n; i += n) {
+        const float *x = look(v, i, GW__TOPK_ROOM, &n);
+        size_t found = gw__kernels()->topk.find(x, n, low, (uint32_t)i, p->place, GW__TOPK_ROOM);
+        size_t room = GW__TOPK_ROOM - p->held, used = 0;
+        for (size_t j = 0; j < found; j++) {
+            float value = x[p->place[j] - i];
+            bool inside = (gw__float_bits(value) & 0x7FFFFFFFu) < high;
+            p->sent[used] = value; /* free so far, and a store is cheaper than a branch */
+            used += inside;
+        }
+        if (used > room)
+            return false;
+        memcpy(p->value + p->held, p->sent, used * sizeof *p->value);
+        p->held += used;
+        *above += found - used;
+    }
+    return true;
+}
+
+/*
+ * For more entries than there is room for candidates: the k-th magnitude lies in a band whose ends
+ * a sample gives, three and a half deviations to either side. What is above it is only counted, and
+ * the exact bound is found among what is inside.
+ */
+static bool find_in_band(view_t *v, size_t k, gw__topk_picked_t *p, bound_t *b)
+{
+    const gw_topk_kernels_t *topk = &gw__kernels()->topk;
+    double part = (double)k / (double)v->n, expected = part * SAMPLES_OF_BAND;
+    double margin = 3.5 * sqrt(expected * (1 - part)) + 2;
+    if (v->n < 2 * SAMPLES_OF_BAND || expected < 2 * margin ||
+        2.2 * margin * (double)v->n > (double)GW__TOPK_ROOM * SAMPLES_OF_BAND)
+        return false;
+    sample(v, SAMPLES_OF_BAND, 0, p->value);
+    size_t far = (size_t)(expected + margin), near = (size_t)(expected - margin);
+    uint32_t low = gw__topk_bound(p->value, SAMPLES_OF_BAND, 0, far, far + far / 64);
+    uint32_t high = gw__topk_bound(p->value, SAMPLES_OF_BAND, low, near, near + near / 64);
+    size_t above;
+    if (low == high || !collect_band(v, low, high, p, &above) || above >= k || above + p->held < k)
+        return false;
+    b->least = gw__topk_bound(p->value, p->held, low, k - above, k - above);
+    b->above = above + topk->count(p->value, p->held, b->least + 1);
+    b->reached = above + topk->count(p->value, p->held, b->least);
+    return true;
+}
+
 /* ---- The block ----------------------------------------------------------------------------------
  */
 
@@ -234,7 +288,9 @@ static void select_exact(view_t *v, size_t k, gw__topk_writer_t *w, gw__topk_pic
     uint32_t least = v->n <= GW__TOPK_ROOM ? 0 : guess(v, k, p->value);
     bool quick = v->n <= GW__TOPK_ROOM || least > 0;
     if (!quick || !collect(v, least, p) || p->held < k) {
-        bound_t b = find_bound(v, k);
+        bound_t b;
+        if (!find_in_band(v, k, p, &b))
+            b = find_bound(v, k);
         if (b.reached > GW__TOPK_ROOM) {
             write_bound(v, &b, k, w, p);
             return;
@@ -258,7 +314,7 @@ static bool select_sampled(view_t *v, size_t slots, uint64_t dice, gw__topk_writ
     if (v->n < 2 * SAMPLES || slots > GW__TOPK_ROOM || wanted == 0)
         return false;
     size_t place = (wanted * SAMPLES + v->n - 1) / v->n;
-    sample(v, (size_t)dice, p->value);
+    sample(v, SAMPLES, (size_t)dice, p->value);
     float threshold = gw__float_of(gw__topk_bound(p->value, SAMPLES, 0, place, place));
     for (; turns > 0 && threshold > 0.0f && isfinite(threshold); turns--) {
         size_t found = count_least(v, gw__float_bits(threshold));

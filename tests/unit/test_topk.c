@@ -83,6 +83,7 @@ static const struct {
     {"topk:ratio=0.001", 65536, 0.001},
     {"topk:ratio=0.1", 65536, 0.1},
     {"topk:ratio=0.25", 65536, 0.25},
+    {"topk:ratio=0.05", 65536, 0.05},
     {"topk:block=262144", 262144, 0.01},
     {"topk:block=262144,ratio=0.2", 262144, 0.2},
     {"topk:block=64,ratio=0.1", 64, 0.1},
@@ -116,6 +117,7 @@ START_TEST(clustered_blocks_are_exact)
                 x[i] *= k % 2 ? 1000.0f : 1e-5f;
         check_exact("topk", 140000, 65536, 0.01);
         check_exact("topk:ratio=0.03", 140000, 65536, 0.03);
+        check_exact("topk:ratio=0.12", 140000, 65536, 0.12);
     }
 }
 END_TEST
