@@ -13,6 +13,9 @@ static const gw_codec_t *const built_in[] = {
     &gw__codec_cast,
     &gw__codec_fp8,
     &gw__codec_fp4,
+    &gw__codec_topk,
+    &gw__codec_randomk,
+    &gw__codec_block,
     &gw__codec_lossless,
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, EXTERNAL = 16 };
@@ -42,6 +45,8 @@ static bool is_complete(const gw_codec_t *f)
     if (!f->family || !f->names || !f->summary || !f->params || !f->match || !f->name || !f->grain)
         return false;
     if (!f->bound || !f->encode || !f->decode || !f->put_params || !f->get_params)
+        return false;
+    if (f->flags & GW_CODEC_LINEAR && (!f->merge || !(f->flags & GW_CODEC_FIXED)))
         return false;
     size_t params = 0;
     while (f->params[params].name)

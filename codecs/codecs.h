@@ -11,6 +11,9 @@ extern const gw_codec_t gw__codec_quant;
 extern const gw_codec_t gw__codec_cast;
 extern const gw_codec_t gw__codec_fp8;
 extern const gw_codec_t gw__codec_fp4;
+extern const gw_codec_t gw__codec_topk;
+extern const gw_codec_t gw__codec_randomk;
+extern const gw_codec_t gw__codec_block;
 extern const gw_codec_t gw__codec_lossless;
 
 /* Elements that go through a stack buffer at a time when a dtype has to be converted: 16 KiB. */

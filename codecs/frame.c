@@ -238,3 +238,26 @@ gw_status_t gw_frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *d
 {
     return gw__frame_reduce(coder, in, false, dst, capacity, length);
 }
+
+gw_status_t gw_frame_merge(const gw_coder_t *coder, gw_merge_t *io)
+{
+    piece_t piece = {io->wire_dtype, io->count, io->first};
+    gw_merge_t inner = *io;
+    if (!coder->family->merge)
+        return GW_ERR_UNSUPPORTED;
+    io->refused_from = false;
+    gw_status_t status = check_frame(coder, io->into, io->into_length, piece, &inner.into_length);
+    if (status)
+        return status;
+    io->refused_from = true;
+    status = check_frame(coder, io->from, io->from_length, piece, &inner.from_length);
+    if (status)
+        return status;
+    inner.into += GW_FRAME_HEADER;
+    inner.from += GW_FRAME_HEADER;
+    status = coder->family->merge(coder, &inner);
+    io->refused_from = inner.refused_from;
+    if (status == GW_OK && io->into[AT_FLAGS] & FLAG_CHECKSUM)
+        gw__store32(io->into + AT_CRC, checksum_of(io->into, inner.into_length));
+    return status;
+}

@@ -151,6 +151,32 @@ static gw_status_t reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst
     return GW_OK;
 }
 
+/* Payloads are aligned to nothing; sums are to that of float. */
+static void merge_blocks(const gw_merge_t *io)
+{
+    float block[GW_BLOCK];
+    for (size_t i = 0; i < io->count; i += GW_BLOCK) {
+        size_t n = io->count - i < GW_BLOCK ? io->count - i : GW_BLOCK;
+        memcpy(block, io->into + 4 * i, n * sizeof *block);
+        gw__kernels()->sum.add(block, io->from + 4 * i, n);
+        memcpy(io->into + 4 * i, block, n * sizeof *block);
+    }
+}
+
+static gw_status_t merge(const gw_coder_t *coder, gw_merge_t *io)
+{
+    size_t bytes = bound(coder, io->wire_dtype, io->count);
+    if (io->wire_dtype != GW_F32)
+        return GW_ERR_UNSUPPORTED;
+    if (io->first % grain(coder))
+        return GW_ERR_INVALID;
+    io->refused_from = io->into_length == bytes;
+    if (io->into_length != bytes || io->from_length != bytes)
+        return GW_ERR_FRAME_LENGTH;
+    merge_blocks(io);
+    return GW_OK;
+}
+
 static void put_params(const gw_coder_t *coder, uint8_t out[GW_CODEC_HEADER_PARAMS])
 {
     memset(out, 0, GW_CODEC_HEADER_PARAMS);
@@ -179,4 +205,5 @@ const gw_codec_t gw__codec_raw = {
     .put_params = put_params,
     .get_params = get_params,
     .reduce = reduce,
+    .merge = merge,
 };

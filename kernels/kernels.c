@@ -30,6 +30,9 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
         .fp4 = {gw__fp4_ref_encode, gw__fp4_ref_valid, gw__fp4_ref_store, gw__fp4_ref_add},
         .lossless = {gw__lossless_ref_encode, gw__lossless_ref_valid, gw__lossless_ref_decode,
                      gw__lossless_ref_pack, gw__lossless_ref_unpack},
+        .topk = {gw__topk_ref_fold, gw__topk_ref_count, gw__topk_ref_find, gw__topk_ref_histogram,
+                 gw__topk_ref_store, gw__topk_ref_add, gw__topk_ref_settle},
+        .block = {gw__block_ref_any, gw__block_ref_rms},
     };
 }
 

@@ -5,8 +5,10 @@
 
 #include <gradwire/types.h>
 
+#include "block_kernels.h"
 #include "float_kernels.h"
 #include "lossless_kernels.h"
+#include "topk_kernels.h"
 
 /*
  * All kernels: no state, no allocation, no log; any thread. Every tier gives the same bytes as
@@ -96,6 +98,8 @@ typedef struct gw_kernels {
     gw_float_kernels_t fp8; /* GW_FLOAT_E4M3, GW_FLOAT_E5M2 */
     gw_float_kernels_t fp4; /* GW_FLOAT_MXFP4, GW_FLOAT_NVFP4 */
     gw_lossless_kernels_t lossless;
+    gw_topk_kernels_t topk;
+    gw_block_kernels_t block;
 } gw_kernels_t;
 
 /* ---- Dispatch -----------------------------------------------------------------------------------

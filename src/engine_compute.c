@@ -93,6 +93,7 @@ static gw_status_t encode(const gw__engine_t *engine, gw__round_t *round, const 
         .count = task->count,
         .first = task->first,
         .key = key_of(engine, task),
+        .shared_key = call->key,
     };
     gw_status_t status =
         gw__frame_encode(call->coder, &in, engine->checksum, gw__engine_frame(engine, round, task),
@@ -134,6 +135,7 @@ static gw_status_t reduce(const gw__engine_t *engine, gw__round_t *round, const 
         .count = task->count,
         .first = task->first,
         .key = key_of(engine, task),
+        .shared_key = call->key,
     };
     for (uint32_t i = task->dep[0]; i <= task->dep[1]; i++) {
         const gw__task_t *from = &round->task[i];

@@ -5,7 +5,7 @@
 
 #include <gradwire/types.h>
 
-#define GW_CODEC_ABI           2
+#define GW_CODEC_ABI           3
 #define GW_CODEC_MAX_PARAMS    12
 #define GW_CODEC_SPEC_MAX      128 /* bytes of a canonical spec, with its final NUL */
 #define GW_CODEC_HEADER_PARAMS 8   /* bytes of parameters in a frame's header */
@@ -44,7 +44,7 @@ typedef struct gw_codec_param {
 enum {
     GW_CODEC_LOSSY = 1 << 0,   /* decode(encode(x)) may differ from x */
     GW_CODEC_FIXED = 1 << 1,   /* payload size follows from the count: bound() is exact */
-    GW_CODEC_LINEAR = 1 << 2,  /* payloads can be summed without decoding */
+    GW_CODEC_LINEAR = 1 << 2,  /* payloads can be summed without decoding: merge() is there */
     GW_CODEC_FEEDBACK = 1 << 3 /* encode() can keep a residual */
 };
 
@@ -57,9 +57,11 @@ typedef struct gw_encode {
     float
         *residual; /* count floats, added to src and replaced by what was lost; NULL: no feedback */
     size_t count;  /* elements */
-    uint64_t first;  /* index of src[0] in the whole call: a multiple of the grain */
-    uint64_t key;    /* of all randomness of this call, rank and stage */
-    size_t poisoned; /* out: buckets that hold a NaN or an Inf */
+    uint64_t first;      /* index of src[0] in the whole call: a multiple of the grain */
+    uint64_t key;        /* of all randomness of this call, rank and stage */
+    uint64_t shared_key; /* of what all ranks must choose alike: the same on every rank and in every
+                            stage of this call, another one in the next */
+    size_t poisoned;     /* out: buckets that hold a NaN or an Inf */
 } gw_encode_t;
 
 typedef enum gw_decode_mode {
@@ -90,13 +92,26 @@ typedef struct gw_reduce {
     size_t skip; /* bytes in front of each payload that are not part of it, such as a header */
     float scale; /* of the sum before it is encoded; 1: none */
     gw_dtype_t wire_dtype;
-    float *residual; /* as in gw_encode_t: of the sum */
-    size_t count;    /* elements */
-    uint64_t first;  /* index of own[0] in the whole call: a multiple of the grain */
-    uint64_t key;    /* of the encoding of the sum */
-    size_t poisoned; /* out: buckets of the sum that hold a NaN or an Inf */
-    size_t refused;  /* out, after GW_ERR_FRAME_*: index of the payload at fault */
+    float *residual;     /* as in gw_encode_t: of the sum */
+    size_t count;        /* elements */
+    uint64_t first;      /* index of own[0] in the whole call: a multiple of the grain */
+    uint64_t key;        /* of the encoding of the sum */
+    uint64_t shared_key; /* as in gw_encode_t */
+    size_t poisoned;     /* out: buckets of the sum that hold a NaN or an Inf */
+    size_t refused;      /* out, after GW_ERR_FRAME_*: index of the payload at fault */
 } gw_reduce_t;
+
+/* What merge() adds: two payloads of the same elements, neither of which is trusted. */
+typedef struct gw_merge {
+    const uint8_t *from;
+    size_t from_length;
+    uint8_t *into; /* in and out; it may not overlap `from` */
+    size_t into_length;
+    gw_dtype_t wire_dtype;
+    size_t count;      /* elements */
+    uint64_t first;    /* index of the first element in the whole call: a multiple of the grain */
+    bool refused_from; /* out, after GW_ERR_FRAME_*: `from` is at fault, not `into` */
+} gw_merge_t;
 
 /*
  * One codec family. All functions may be called from any thread at once; they keep no state,
@@ -156,6 +171,18 @@ struct gw_codec {
      * may show itself on the way, dst and the residual can hold part of the work. May be NULL. */
     gw_status_t (*reduce)(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
                           size_t *length);
+
+    /*
+     * Adds the payload `from` into `into` without decoding; its length stays. Each number becomes
+     * into + from, one addition in binary32: payloads that are merged one after the other give the
+     * bits that decode() with STORE for the first and ADD for the others would, in the order of the
+     * calls. Another order rounds otherwise. GW_ERR_UNSUPPORTED where the numbers in the payload
+     * are narrower than binary32, since each call would round once more; GW_ERR_FRAME_* for a
+     * payload that no encoder writes, GW_ERR_FRAME_MISMATCH for two that chose other elements.
+     * Nothing is written after an error. Families with GW_CODEC_LINEAR, which are also
+     * GW_CODEC_FIXED; otherwise NULL.
+     */
+    gw_status_t (*merge)(const gw_coder_t *coder, gw_merge_t *io);
 };
 
 /*
@@ -188,7 +215,10 @@ GW_API gw_status_t gw_codec_register(const gw_codec_t *family);
  * (GW_ERR_FRAME_MISMATCH otherwise); set payload and length of `io` to the frame. gw_frame_reduce
  * is reduce() from frames to a frame: payloads and lengths are those of whole frames (behind `skip`
  * bytes, usually 0). All headers, lengths and checksums are checked before anything is written;
- * GW_ERR_UNSUPPORTED when the family cannot reduce.
+ * GW_ERR_UNSUPPORTED when the family cannot reduce. gw_frame_merge
+ * is merge() of one whole frame into another, both of this very coder, wire_dtype, count and first;
+ * `into` keeps its header, and its checksum is renewed where it has one. Both are checked before
+ * anything is written; GW_ERR_UNSUPPORTED when the family cannot merge.
  */
 GW_API size_t gw_frame_bound(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count);
 GW_API gw_status_t gw_frame_encode(const gw_coder_t *coder, gw_encode_t *in, uint8_t *dst,
@@ -196,6 +226,7 @@ GW_API gw_status_t gw_frame_encode(const gw_coder_t *coder, gw_encode_t *in, uin
 GW_API gw_status_t gw_frame_decode(const gw_coder_t *coder, const gw_decode_t *io);
 GW_API gw_status_t gw_frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst,
                                    size_t capacity, size_t *length);
+GW_API gw_status_t gw_frame_merge(const gw_coder_t *coder, gw_merge_t *io);
 
 /* What a frame says about itself; `coder` is complete. Checks the header and the length, not the
  * payload. */

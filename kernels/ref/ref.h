@@ -72,6 +72,20 @@ size_t gw__lossless_ref_encode_block(gw_dtype_t dtype, const uint8_t *src, size_
 size_t gw__lossless_ref_decode_block(gw_dtype_t dtype, const uint8_t *block, size_t n,
                                      uint8_t *dst);
 
+void gw__topk_ref_fold(const float *src, float *residual, size_t count);
+size_t gw__topk_ref_count(const float *x, size_t count, uint32_t least);
+size_t gw__topk_ref_find(const float *x, size_t count, uint32_t least, uint32_t base,
+                         uint32_t *index, size_t room);
+void gw__topk_ref_histogram(const float *x, size_t count, unsigned digit, uint32_t prefix,
+                            uint32_t *bin);
+void gw__topk_ref_store(float *dst, const uint32_t *index, const float *value, size_t count);
+void gw__topk_ref_add(float *dst, const uint32_t *index, const float *value, size_t count);
+void gw__topk_ref_settle(float *residual, const uint32_t *index, const float *value,
+                         const float *sent, size_t count);
+
+bool gw__block_ref_any(const void *x, size_t bytes, uint32_t mask);
+float gw__block_ref_rms(const float *x, size_t count);
+
 void gw__sum_ref_add(float *dst, const void *src, size_t count);
 void gw__sum_ref_scale(float *dst, float factor, size_t count);
 

@@ -16,7 +16,8 @@ static bool has_f16c(void)
 bool gw__kernels_fill_avx2(gw_kernels_t *table)
 {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("popcnt") || !has_f16c())
         return false;
     table->tier = "avx2";
     gw__quant_avx2_fill(&table->quant);
@@ -26,6 +27,8 @@ bool gw__kernels_fill_avx2(gw_kernels_t *table)
     gw__fp8_avx2_fill(&table->fp8);
     gw__fp4_avx2_fill(&table->fp4);
     gw__lossless_avx2_fill(&table->lossless);
+    gw__topk_avx2_fill(&table->topk);
+    gw__block_avx2_fill(&table->block);
     return true;
 }
 
@@ -42,5 +45,7 @@ bool gw__kernels_fill_avx512(gw_kernels_t *table)
     gw__fp8_avx512_fill(&table->fp8);
     gw__fp4_avx512_fill(&table->fp4);
     gw__lossless_avx512_fill(&table->lossless);
+    gw__topk_avx512_fill(&table->topk);
+    gw__block_avx512_fill(&table->block);
     return true;
 }

@@ -15,7 +15,11 @@ GW_BASELINE void gw__sum_avx2_fill(gw_sum_kernels_t *table);
 GW_BASELINE void gw__fp8_avx2_fill(gw_float_kernels_t *table);
 GW_BASELINE void gw__fp4_avx2_fill(gw_float_kernels_t *table);
 GW_BASELINE void gw__lossless_avx2_fill(gw_lossless_kernels_t *table);
+GW_BASELINE void gw__topk_avx2_fill(gw_topk_kernels_t *table);
+GW_BASELINE void gw__block_avx2_fill(gw_block_kernels_t *table);
 
+GW_BASELINE void gw__topk_avx512_fill(gw_topk_kernels_t *table);
+GW_BASELINE void gw__block_avx512_fill(gw_block_kernels_t *table);
 GW_BASELINE void gw__quant_avx512_fill(gw_quant_kernels_t *table);
 GW_BASELINE void gw__quant_reduce_avx512_fill(gw_quant_kernels_t *table);
 GW_BASELINE void gw__cast_avx512_fill(gw_cast_kernels_t *table);

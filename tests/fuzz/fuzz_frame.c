@@ -84,6 +84,32 @@ static void reduce(const gw_coder_t *coder, const gw_frame_info_t *info, const u
     free(out);
 }
 
+/* The frame into itself: an error that leaves it as it was, or a frame that decodes. */
+static void merge(const gw_coder_t *coder, const gw_frame_info_t *info, const uint8_t *frame,
+                  size_t size)
+{
+    uint8_t *into = fuzz_alloc(size);
+    memcpy(into, frame, size);
+    gw_merge_t io = {.from = frame,
+                     .from_length = size,
+                     .into = into,
+                     .into_length = size,
+                     .wire_dtype = info->wire_dtype,
+                     .count = (size_t)info->count,
+                     .first = info->first};
+    gw_status_t status = gw_frame_merge(coder, &io);
+    fuzz_require(status == GW_OK || status == GW_ERR_UNSUPPORTED || is_frame_error(status));
+    fuzz_require(status == GW_OK || memcmp(into, frame, size) == 0);
+    gw_decode_t out = {.payload = into,
+                       .length = size,
+                       .wire_dtype = info->wire_dtype,
+                       .count = (size_t)info->count,
+                       .first = info->first};
+    if (status == GW_OK)
+        decode_all(coder, &out);
+    free(into);
+}
+
 static void use(const uint8_t *frame, size_t size, unsigned options)
 {
     gw_frame_info_t info;
@@ -113,9 +139,10 @@ static void use(const uint8_t *frame, size_t size, unsigned options)
                        .mode = options & 4 ? GW_DECODE_ADD : GW_DECODE_STORE,
                        .dst_dtype = dtypes[options & 3]};
     decode_all(&info.coder, &io);
-    if (!info.coder.family->reduce)
-        return;
-    reduce(&info.coder, &info, frame, size, options >> 4 & 3);
+    if (info.coder.family->merge)
+        merge(&info.coder, &info, frame, size);
+    if (info.coder.family->reduce)
+        reduce(&info.coder, &info, frame, size, options >> 4 & 3);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

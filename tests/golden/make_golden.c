@@ -17,7 +17,7 @@
 
 enum { COUNT_MAX = 1100, ROOM = 65536 };
 
-typedef enum fill { PLAIN, POISONED, EXTREME, ROWS } fill_t;
+typedef enum fill { PLAIN, POISONED, EXTREME, INFINITE, ROWS, STRIPES } fill_t;
 
 typedef struct good {
     const char *name, *spec;
@@ -69,6 +69,20 @@ static const good_t goods[] = {
     {"lossless2-bf16", "lossless2", GW_BF16, 1099, 4096, false, PLAIN},
     {"lossless2-f16", "lossless2", GW_F16, 1100, 0, false, PLAIN},
     {"lossless2-f32", "lossless2", GW_F32, 1100, 0, false, POISONED},
+    {"topk", "topk:block=256,ratio=0.1", GW_F32, 700, 256, false, PLAIN},
+    {"topk-odd", "topk:block=512,ratio=0.02", GW_BF16, 600, 0, false, PLAIN},
+    {"topk-fp16", "topk+fp16:block=128,ratio=0.05", GW_F32, 300, 128, false, EXTREME},
+    {"topk-q8", "topk+q8:block=1024,ratio=0.2", GW_F16, 1100, 0, false, PLAIN},
+    {"topk-q4", "topk+q4:block=64,ratio=0.25", GW_F32, 65, 64, false, POISONED},
+    {"topk-poisoned", "topk:block=64,ratio=0.01", GW_F32, 130, 0, false, INFINITE},
+    {"randomk", "randomk:block=256,ratio=0.05", GW_F32, 700, 256, false, PLAIN},
+    {"randomk-wire", "randomk:block=128,ratio=0.3,values=wire,seed=7", GW_BF16, 300, 0, true,
+     PLAIN},
+    {"block", "block:size=16,domain=128", GW_F32, 300, 128, false, STRIPES},
+    {"block-dense", "block:size=32,domain=64", GW_BF16, 100, 0, true, POISONED},
+    {"topblock", "topblock:size=16,domain=256,ratio=0.2", GW_F32, 600, 0, false, PLAIN},
+    {"topblock-f16", "topblock:size=64,domain=512,ratio=0.1", GW_F16, 1000, 512, false, POISONED},
+    {"randomk-poisoned", "randomk:block=64,ratio=0.1", GW_F16, 130, 64, false, POISONED},
 };
 
 /* A bad frame: `base` with byte `at` set to `value`; at < 0: cut to that many bytes less; or one
@@ -130,6 +144,25 @@ static const bad_t bads[] = {
     {"bad-lossless2-stream", "lossless2-bf16", 48 + 9, 1, GW_ERR_FRAME_PAYLOAD},
     {"bad-lossless2-far", "lossless2-bf16", 48 + 18, 9, GW_ERR_FRAME_PAYLOAD},
     {"bad-lossless2-cut", "lossless2-bf16", CUT, 1, GW_ERR_FRAME_LENGTH},
+    {"bad-topk-count", "topk", 48, 27, GW_ERR_FRAME_PAYLOAD},
+    {"bad-topk-fewer", "topk", 48, 25, GW_ERR_FRAME_PAYLOAD},
+    {"bad-topk-order", "topk", 52, 255, GW_ERR_FRAME_PAYLOAD},
+    {"bad-topk-padding", "topk-odd", 48 + 4 + 11, 0x80, GW_ERR_FRAME_PAYLOAD},
+    {"bad-topk-behind-poison", "topk-poisoned", 48 + 6, 1, GW_ERR_FRAME_PAYLOAD},
+    {"bad-topk-values", "topk", 8, 4, GW_ERR_FRAME_HEADER},
+    {"bad-topk-block", "topk", 9, 5, GW_ERR_FRAME_HEADER},
+    {"bad-topk-ratio", "topk", 15, 0x50, GW_ERR_FRAME_HEADER},
+    {"bad-randomk-behind-poison", "randomk-poisoned", 48 + 5, 1, GW_ERR_FRAME_PAYLOAD},
+    {"bad-randomk-values", "randomk", 8, 2, GW_ERR_FRAME_HEADER},
+    {"bad-randomk-block", "randomk", 9, 25, GW_ERR_FRAME_HEADER},
+    {"bad-randomk-ratio", "randomk", 15, 0x90, GW_ERR_FRAME_HEADER},
+    {"bad-block-form", "block", 48, 3, GW_ERR_FRAME_PAYLOAD},
+    {"bad-block-map", "block", 49, 0x13, GW_ERR_FRAME_PAYLOAD},
+    {"bad-block-empty", "block", 49, 0, GW_ERR_FRAME_PAYLOAD},
+    {"bad-block-size", "block", 8, 13, GW_ERR_FRAME_HEADER},
+    {"bad-block-domain", "block", 9, 3, GW_ERR_FRAME_HEADER},
+    {"bad-block-long", "block", 32 + 4, 1, GW_ERR_FRAME_HEADER},
+    {"bad-topk-scale", "topk-q8", 48 + 4 + 205 * 10 / 8 + 1 + 7, 0xBF, GW_ERR_FRAME_PAYLOAD},
 };
 
 static const char *dir;
@@ -152,9 +185,13 @@ static void fill_values(fill_t fill, size_t count, float *x)
             x[i] = 0.0f;
         if (fill == ROWS && i < 1024) /* one block of +0, one with a -0 in it */
             x[i] = i == 600 ? -0.0f : 0.0f;
+        if (fill == STRIPES && i / 16 % 4)
+            x[i] = 0.0f;
         if (fill == EXTREME)
             x[i] = i < 96 ? extremes[(state >> 16) % 7] : i < 128 ? ldexpf(x[i], -130) : x[i];
     }
+    if (fill == INFINITE)
+        x[2] = x[3] = -INFINITY;
     if (fill == POISONED) {
         x[40] = INFINITY;
         x[70] = NAN;
@@ -187,8 +224,12 @@ static size_t make_frame(const good_t *g, uint8_t *frame, float *decoded)
     fill_values(g->fill, g->count, x);
     if (gw_coder_parse(g->spec, &coder, why, sizeof why))
         fail(why, g->name);
-    gw_encode_t in = {
-        .src = x, .wire_dtype = g->dtype, .count = g->count, .first = g->first, .key = 4711};
+    gw_encode_t in = {.src = x,
+                      .wire_dtype = g->dtype,
+                      .count = g->count,
+                      .first = g->first,
+                      .key = 4711,
+                      .shared_key = 4712};
     gw_decode_t out = {.payload = frame,
                        .wire_dtype = g->dtype,
                        .count = g->count,

@@ -8,6 +8,10 @@ gw_unit_test(reduce)
 gw_unit_test(float_codec)
 gw_unit_test(float_formats)
 gw_unit_test(lossless)
+gw_unit_test(sparse_codec)
+gw_unit_test(topk)
+gw_unit_test(randomk)
+gw_unit_test(block)
 
 # Writes golden frames that do not exist yet: make make_golden && build/bin/make_golden tests/golden
 add_executable(make_golden EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/golden/make_golden.c)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 gw_unit_test(allreduce LABELS tsan)
 gw_unit_test(lossless_allreduce LABELS tsan)
+gw_unit_test(sparse_allreduce)
 gw_unit_test(plan)
 gw_unit_test(residual LABELS tsan)
 gw_unit_test(settings)

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "kernel_bodies_block.h"
 #include "kernel_bodies_float.h"
 #include "kernel_bodies_lossless.h"
+#include "kernel_bodies_topk.h"
 #include "kernel_check.h"
 
 /* ---- Settings -----------------------------------------------------------------------------------
@@ -61,6 +63,18 @@ static void draw_plain(kernel_call_t *c)
     c->payloads = gw_test_random(&seed) % 4;
     c->own_at = gw_test_random(&seed) % (c->payloads + 1);
     c->scale = (float)(gw_test_random(&seed) % 7) * 0.3f;
+}
+
+/* Counts up to several blocks of the codec. */
+static void draw_large(kernel_call_t *c)
+{
+    uint64_t seed = c->seed + 3;
+    draw_plain(c);
+    c->ef = c->number / 6 % 2;
+    if (c->number >= 300)
+        c->count = gw_test_random(&seed) % 20000;
+    if (c->number % 97 == 96)
+        c->count = 140000;
 }
 
 /* ---- Data ---------------------------------------------------------------------------------------
@@ -429,6 +443,15 @@ FUNCTION(cast, bf16_to_f32)
 FUNCTION(cast, f32_to_bf16)
 FUNCTION(sum, add)
 FUNCTION(sum, scale)
+FUNCTION(topk, fold)
+FUNCTION(topk, count)
+FUNCTION(topk, find)
+FUNCTION(topk, histogram)
+FUNCTION(topk, store)
+FUNCTION(topk, add)
+FUNCTION(topk, settle)
+FUNCTION(block, any)
+FUNCTION(block, rms)
 
 static const char *const encodings[] = {
     "q4", "q4 ef", "q8", "q8 ef", "q4 stochastic", "q4 stochastic ef", "q1", "q2", "q3", NULL};
@@ -438,6 +461,7 @@ static const char *const reductions[] = {"q4 7 peers", "q4 7 peers ef", "q8 7 pe
                                          "q4 3 peers", "q2 7 peers",    "q3 7 peers", NULL};
 static const char *const chains[] = {"q4 7 peers", "q8 7 peers", NULL};
 static const char *const plain[] = {"", NULL};
+static const char *const with_feedback[] = {"", "ef", NULL};
 
 enum { GRID = 8 * BUCKETS * 8 }; /* widths, buckets, options */
 
@@ -459,5 +483,17 @@ const kernel_body_t kernel_bodies[] = {
     {"raw.reduce", draw_plain, prepare_raw, run_raw_reduce, NULL, 300, plain},
     KERNEL_BODIES_FLOAT
     KERNEL_BODIES_LOSSLESS
+    {"topk.fold", draw_plain, topk_prepare_fold, topk_run_fold, topk_fold, 600, plain},
+    {"topk.count", draw_plain, topk_prepare_count, topk_run_count, topk_count, 600, plain},
+    {"topk.find", draw_plain, topk_prepare_find, topk_run_find, topk_find, 600, plain},
+    {"topk.histogram", draw_large, topk_prepare_histogram, topk_run_histogram, topk_histogram, 300,
+     plain},
+    {"topk.store", draw_plain, topk_prepare_sparse, topk_run_store, topk_store, 300, plain},
+    {"topk.add", draw_plain, topk_prepare_sparse, topk_run_add, topk_add, 300, plain},
+    {"topk.settle", draw_plain, topk_prepare_settle, topk_run_settle, topk_settle, 300, plain},
+    {"topk.encode", draw_large, topk_prepare_encode, topk_run_encode, NULL, 600, with_feedback},
+    {"topk.decode", draw_large, topk_prepare_decode, topk_run_decode, NULL, 300, plain},
+    {"block.any", draw_plain, block_prepare_any, block_run_any, block_any, 600, plain},
+    {"block.rms", draw_plain, block_prepare_rms, block_run_rms, block_rms, 600, plain},
     {.name = NULL},
 };

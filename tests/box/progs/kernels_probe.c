@@ -53,6 +53,8 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__fp8_avx512_fill(&table->fp8);
         gw__fp4_avx512_fill(&table->fp4);
         gw__lossless_avx512_fill(&table->lossless);
+        gw__topk_avx512_fill(&table->topk);
+        gw__block_avx512_fill(&table->block);
     } else {
         gw__quant_avx2_fill(&table->quant);
         gw__quant_reduce_avx2_fill(&table->quant);
@@ -61,6 +63,8 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__fp8_avx2_fill(&table->fp8);
         gw__fp4_avx2_fill(&table->fp4);
         gw__lossless_avx2_fill(&table->lossless);
+        gw__topk_avx2_fill(&table->topk);
+        gw__block_avx2_fill(&table->block);
     }
     table->tier = tier;
 }
