@@ -27,7 +27,7 @@ static void print_params(const gw_codec_t *codec)
     for (const gw_codec_param_t *p = codec->params; p && p->name; p++) {
         printf("      %s=%s  ", p->name, p->def);
         if (p->type == GW_PARAM_INT || p->type == GW_PARAM_REAL)
-            printf("%g to %g: ", p->min, p->max);
+            printf("%.9g to %.9g: ", p->min, p->max);
         else if (p->type == GW_PARAM_CHOICE)
             printf("%s: ", p->choices);
         else
@@ -71,7 +71,7 @@ static void json_param(const gw_codec_param_t *p, bool first)
     printf("%s{\"name\": \"%s\", \"type\": \"%s\", \"default\": \"%s\"", first ? "" : ", ", p->name,
            types[p->type], p->def);
     if (p->type == GW_PARAM_INT || p->type == GW_PARAM_REAL)
-        printf(", \"min\": %g, \"max\": %g", p->min, p->max);
+        printf(", \"min\": %.9g, \"max\": %.9g", p->min, p->max);
     if (p->type == GW_PARAM_CHOICE)
         printf(", \"choices\": \"%s\"", p->choices);
     printf(", \"help\": ");
