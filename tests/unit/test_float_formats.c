@@ -11,6 +11,7 @@
 
 #include "bytes.h"
 #include "kernels.h"
+#include "quant_fill.h"
 
 enum { N = 65536, ROOM = 4 * N + 4096 };
 static float x[N], y[N], limit[N];
@@ -343,6 +344,38 @@ START_TEST(loss_is_as_known)
 }
 END_TEST
 
+/* Blocks other than the default ones, on every kind of finite data and on random patterns of every
+ * exponent; the defaults are in test_quant_bound.c. */
+START_TEST(bounds_hold_in_any_block)
+{
+    static const char *const specs[] = {"fp8e4m3:block=32",
+                                        "fp8e4m3:block=4096",
+                                        "fp8e5m2:block=32",
+                                        "fp8e5m2:block=4096",
+                                        "mxfp4:group=512",
+                                        "mxfp4:group=4096",
+                                        "nvfp4:group=512",
+                                        "nvfp4:group=4096",
+                                        "fp16",
+                                        "bf16"};
+    enum { COUNT = 9001 };
+    gw_coder_t coder = coder_of(specs[_i]);
+    uint64_t seed = 1;
+    size_t outside = 0;
+    for (int f = 0; f <= FILL_FINITE; f++) {
+        test_fill((test_fill_t)f, 5, x, COUNT);
+        for (int i = 0; f == FILL_FINITE && i < COUNT; i++) /* 24 exponents at a time */
+            x[i] = ldexpf(gw_test_normal(&seed),
+                          i / 512 * 14 - 150 + (int)(gw_test_random(&seed) % 24));
+        decode(&coder, encode(&coder, COUNT), COUNT);
+        coder.family->error_bound(&coder, x, COUNT, limit);
+        for (int i = 0; i < COUNT; i++)
+            outside += !(fabs((double)y[i] - (double)x[i]) <= (double)limit[i]);
+    }
+    ck_assert_uint_eq(outside, 0);
+}
+END_TEST
+
 /* With nine tenths of the declared bound the bound's own test would be red. */
 START_TEST(bound_is_not_idle)
 {
@@ -375,6 +408,7 @@ static Suite *suite(void)
     tcase_add_loop_test(t, nv_scales, 0, tiers);
     tcase_add_test(t, fp8_scales);
     tcase_add_loop_test(t, loss_is_as_known, 0, 8);
+    tcase_add_loop_test(t, bounds_hold_in_any_block, 0, 10);
     tcase_add_loop_test(t, bound_is_not_idle, 0, 6);
     suite_add_tcase(s, t);
     return s;
