@@ -306,7 +306,7 @@ static inline void take_pair(stream_t *s, const entry_t table[TABLE])
 static bool is_used_up(const stream_t *s)
 {
     size_t over = 8 * s->behind;
-    return s->at == s->end && s->held >= over && s->held - over < 8 && s->bits == 0;
+    return s->held >= over && s->held - over < 8 && s->bits == 0;
 }
 
 /* Two bytes of the row. */

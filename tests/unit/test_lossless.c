@@ -320,6 +320,29 @@ START_TEST(broken_blocks_are_refused)
 }
 END_TEST
 
+/* Right in everything but that the elements themselves would be shorter. */
+START_TEST(coded_blocks_that_do_not_pay_are_refused)
+{
+    static uint8_t src[2 * GW_LOSSLESS_BLOCK];
+    static const size_t codes = 2, most = 63;
+    const lossless_type_t *type = &lossless_types[1];
+    gw_coder_t fast = coder_of("lossless"), dense = coder_of("lossless2");
+    uint64_t seed = 1;
+    use_tier(_i);
+    for (size_t i = 0; i < GW_LOSSLESS_BLOCK; i++)
+        lossless_store(type, src, i, lossless_bits(type, i < most ? 5 : 30, &seed));
+    size_t length = encode(&fast, GW_F16, src, GW_LOSSLESS_BLOCK);
+    ck_assert_uint_eq(payload[1], most);
+    payload[1]++;
+    payload[codes + most / 2] |= 0xF0;
+    payload[length] = 5;
+    refused(&fast, GW_F16, length + 1, GW_LOSSLESS_BLOCK, "one far too many to pay");
+    memmove(payload + 1, payload, length + 1);
+    payload[0] = 0;
+    refused(&dense, GW_F16, length + 2, GW_LOSSLESS_BLOCK, "the same in a group");
+}
+END_TEST
+
 START_TEST(broken_bits_behind_the_end_are_refused)
 {
     static uint8_t src[2 * 13];
@@ -477,6 +500,7 @@ static Suite *suite(void)
     tcase_add_test(t, gradients_become_shorter);
     tcase_add_test(t, layout_is_as_documented);
     tcase_add_loop_test(t, broken_blocks_are_refused, 0, tiers);
+    tcase_add_loop_test(t, coded_blocks_that_do_not_pay_are_refused, 0, tiers);
     tcase_add_test(t, broken_bits_behind_the_end_are_refused);
     tcase_add_loop_test(t, broken_groups_are_refused, 0, tiers);
     tcase_add_test(t, streams_end_in_zeros);
