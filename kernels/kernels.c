@@ -26,6 +26,7 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
         .cast = {gw__cast_ref_f16_to_f32, gw__cast_ref_f32_to_f16, gw__cast_ref_bf16_to_f32,
                  gw__cast_ref_f32_to_bf16},
         .sum = {gw__sum_ref_add, gw__sum_ref_scale},
+        .sign = {gw__sign_ref_encode, gw__sign_ref_valid, gw__sign_ref_store, gw__sign_ref_add},
     };
 }
 

@@ -5,6 +5,8 @@
 
 #include <gradwire/types.h>
 
+#include "sign_kernels.h"
+
 /*
  * All kernels: no state, no allocation, no log; any thread. Every tier gives the same bytes as
  * ref/, whatever rounding or flush-to-zero mode the calling thread has set (they set the default
@@ -84,6 +86,7 @@ typedef struct gw_kernels {
     gw_quant_kernels_t quant;
     gw_cast_kernels_t cast;
     gw_sum_kernels_t sum;
+    gw_sign_kernels_t sign;
 } gw_kernels_t;
 
 /* ---- Dispatch -----------------------------------------------------------------------------------
