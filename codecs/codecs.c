@@ -10,6 +10,7 @@
 static const gw_codec_t *const built_in[] = {
     &gw__codec_raw,
     &gw__codec_quant,
+    &gw__codec_sign,
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, EXTERNAL = 16 };
 

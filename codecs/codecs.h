@@ -8,6 +8,7 @@
 /* The built-in families, in order of id. A new one: its file, and a line in codecs.c. */
 extern const gw_codec_t gw__codec_raw;
 extern const gw_codec_t gw__codec_quant;
+extern const gw_codec_t gw__codec_sign;
 
 /* Elements that go through a stack buffer at a time when a dtype has to be converted: 16 KiB. */
 #define GW_BLOCK 4096

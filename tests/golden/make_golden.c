@@ -17,7 +17,7 @@
 
 enum { COUNT_MAX = 1100, ROOM = 65536 };
 
-typedef enum fill { PLAIN, POISONED, EXTREME } fill_t;
+typedef enum fill { PLAIN, POISONED, EXTREME, ROWS } fill_t;
 
 typedef struct good {
     const char *name, *spec;
@@ -45,6 +45,11 @@ static const good_t goods[] = {
     {"q7", "q7:bucket=128", GW_F32, 257, 0, false, PLAIN},
     {"q8-extreme", "q8:bucket=32", GW_F32, 192, 0, false, EXTREME},
     {"q1-extreme", "q1:bucket=32", GW_F32, 192, 0, false, EXTREME},
+    {"sign", "sign", GW_F32, 1100, 512, false, PLAIN},
+    {"sign-b96-bf16-crc", "sign:bucket=96", GW_BF16, 333, 96, true, PLAIN},
+    {"sign-extreme", "sign:bucket=32", GW_F32, 192, 0, false, EXTREME},
+    {"sign-rows", "sign:bucket=256", GW_F32, 700, 0, false, ROWS},
+    {"sign-poisoned", "sign:bucket=64", GW_F16, 130, 0, false, POISONED},
 };
 
 /* A bad frame: `base` with byte `at` set to `value`; at < 0: cut to that many bytes less; or one
@@ -81,6 +86,10 @@ static const bad_t bads[] = {
     {"bad-cut-header", "q4", CUT, 600, GW_ERR_FRAME_LENGTH},
     {"bad-grown", "q4", GROW, 1, GW_ERR_FRAME_LENGTH},
     {"bad-padding", "q3-b96", 192, 0xFF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-sign-parameter", "sign", 8, 1, GW_ERR_FRAME_HEADER},
+    {"bad-sign-scale", "sign", 48 + 3, 0xBF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-sign-mask", "sign-extreme", 48 + 4, 2, GW_ERR_FRAME_PAYLOAD},
+    {"bad-sign-tail", "sign", 48 + 2 * 70 + 14, 0xF0, GW_ERR_FRAME_PAYLOAD},
 };
 
 static const char *dir;
@@ -103,6 +112,8 @@ static void fill_values(fill_t fill, size_t count, float *x)
             x[i] = 0.0f;
         if (fill == EXTREME)
             x[i] = i < 96 ? extremes[(state >> 16) % 7] : i < 128 ? ldexpf(x[i], -130) : x[i];
+        if (fill == ROWS && i / 100 % 3)
+            x[i] = 0.0f;
     }
     if (fill == POISONED) {
         x[40] = INFINITY;

@@ -5,6 +5,8 @@ gw_unit_test(raw)
 gw_unit_test(quant_codec)
 gw_unit_test(quant_bound)
 gw_unit_test(reduce)
+gw_unit_test(blockwise)
+gw_unit_test(sign)
 
 # Writes golden frames that do not exist yet: make make_golden && build/bin/make_golden tests/golden
 add_executable(make_golden EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/golden/make_golden.c)

@@ -162,7 +162,9 @@ static const char *const specs[] = {"raw",
                                     "q4:bucket=4096",
                                     "q4:round=stochastic",
                                     "q3:bucket=64,round=stochastic,zero=off",
-                                    "q8:bucket=32,round=stochastic"};
+                                    "q8:bucket=32,round=stochastic",
+                                    "sign:bucket=32",
+                                    "sign"};
 enum { SPECS = sizeof specs / sizeof *specs };
 static const size_t counts[] = {0, 1, 31, 32, 33, 511, 512, 1000, 1024, 2600, N};
 enum { COUNTS = sizeof counts / sizeof *counts };
