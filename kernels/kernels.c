@@ -27,6 +27,8 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
                  gw__cast_ref_f32_to_bf16},
         .sum = {gw__sum_ref_add, gw__sum_ref_scale},
         .sign = {gw__sign_ref_encode, gw__sign_ref_valid, gw__sign_ref_store, gw__sign_ref_add},
+        .rotate = {gw__rotate_ref_encode, gw__rotate_ref_valid, gw__rotate_ref_store,
+                   gw__rotate_ref_add},
     };
 }
 

@@ -5,6 +5,7 @@
 
 #include <gradwire/types.h>
 
+#include "rotate_kernels.h"
 #include "sign_kernels.h"
 
 /*
@@ -87,6 +88,7 @@ typedef struct gw_kernels {
     gw_cast_kernels_t cast;
     gw_sum_kernels_t sum;
     gw_sign_kernels_t sign;
+    gw_rotate_kernels_t rotate;
 } gw_kernels_t;
 
 /* ---- Dispatch -----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ bool gw__kernels_fill_avx2(gw_kernels_t *table)
     gw__cast_avx2_fill(&table->cast);
     gw__sum_avx2_fill(&table->sum);
     gw__sign_avx2_fill(&table->sign);
+    gw__rotate_avx2_fill(&table->rotate);
     return true;
 }
 
@@ -37,5 +38,6 @@ bool gw__kernels_fill_avx512(gw_kernels_t *table)
     gw__quant_avx512_fill(&table->quant);
     gw__quant_reduce_avx512_fill(&table->quant);
     gw__sign_avx512_fill(&table->sign);
+    gw__rotate_avx512_fill(&table->rotate);
     return true;
 }

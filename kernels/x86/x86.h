@@ -13,9 +13,11 @@ GW_BASELINE void gw__quant_reduce_avx2_fill(gw_quant_kernels_t *table);
 GW_BASELINE void gw__cast_avx2_fill(gw_cast_kernels_t *table);
 GW_BASELINE void gw__sum_avx2_fill(gw_sum_kernels_t *table);
 GW_BASELINE void gw__sign_avx2_fill(gw_sign_kernels_t *table);
+GW_BASELINE void gw__rotate_avx2_fill(gw_rotate_kernels_t *table);
 
 GW_BASELINE void gw__quant_avx512_fill(gw_quant_kernels_t *table);
 GW_BASELINE void gw__quant_reduce_avx512_fill(gw_quant_kernels_t *table);
 GW_BASELINE void gw__sign_avx512_fill(gw_sign_kernels_t *table);
+GW_BASELINE void gw__rotate_avx512_fill(gw_rotate_kernels_t *table);
 
 #endif

@@ -4,6 +4,7 @@ if(NOT GRADWIRE_SANITIZE)
   gw_box_test(structure)
 
   add_executable(kernels_probe box/progs/kernels_probe.c unit/kernel_check.c unit/kernel_bodies.c unit/kernel_bodies_sign.c
+                 unit/kernel_bodies_rotate.c
                  $<TARGET_OBJECTS:gw_kernels> $<TARGET_OBJECTS:gw_codecs>)
   target_include_directories(kernels_probe PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/kernels
                              ${PROJECT_SOURCE_DIR}/kernels/x86 unit)

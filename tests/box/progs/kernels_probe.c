@@ -50,12 +50,14 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__quant_avx512_fill(&table->quant);
         gw__quant_reduce_avx512_fill(&table->quant);
         gw__sign_avx512_fill(&table->sign);
+        gw__rotate_avx512_fill(&table->rotate);
     } else {
         gw__quant_avx2_fill(&table->quant);
         gw__quant_reduce_avx2_fill(&table->quant);
         gw__cast_avx2_fill(&table->cast);
         gw__sum_avx2_fill(&table->sum);
         gw__sign_avx2_fill(&table->sign);
+        gw__rotate_avx2_fill(&table->rotate);
     }
     table->tier = tier;
 }
