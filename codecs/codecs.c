@@ -11,6 +11,7 @@ static const gw_codec_t *const built_in[] = {
     &gw__codec_raw,
     &gw__codec_quant,
     &gw__codec_sign,
+    &gw__codec_rotate,
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, EXTERNAL = 16 };
 

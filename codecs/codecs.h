@@ -9,6 +9,7 @@
 extern const gw_codec_t gw__codec_raw;
 extern const gw_codec_t gw__codec_quant;
 extern const gw_codec_t gw__codec_sign;
+extern const gw_codec_t gw__codec_rotate;
 
 /* Elements that go through a stack buffer at a time when a dtype has to be converted: 16 KiB. */
 #define GW_BLOCK 4096

@@ -7,6 +7,7 @@ gw_unit_test(quant_bound)
 gw_unit_test(reduce)
 gw_unit_test(blockwise)
 gw_unit_test(sign)
+gw_unit_test(rotate)
 
 # Writes golden frames that do not exist yet: make make_golden && build/bin/make_golden tests/golden
 add_executable(make_golden EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/golden/make_golden.c)

@@ -13,8 +13,18 @@ enum { N = 4096 + 512 + 77, ROOM = N * 4 + 8192 };
 static float x[N], y[N], residual[N], before[N];
 static uint8_t payload[ROOM];
 
-static const char *const specs[] = {"sign", "sign:bucket=32", "sign:bucket=288",
-                                    "sign:bucket=4096"};
+static const char *const specs[] = {"sign",
+                                    "sign:bucket=32",
+                                    "sign:bucket=288",
+                                    "sign:bucket=4096",
+                                    "q1r",
+                                    "q2r:block=64,scale=unbiased",
+                                    "q3r:seed=5",
+                                    "q4r",
+                                    "q5r:block=4096",
+                                    "q6r:block=128",
+                                    "q7r:block=1024",
+                                    "q8r:block=256"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 static gw_coder_t coder_of(const char *spec)

@@ -58,8 +58,10 @@ static gw_decode_t expect(const gw_coder_t *coder, size_t count)
     return (gw_decode_t){.count = count, .first = coder->family->grain(coder)};
 }
 
-static const char *const specs[] = {"raw",          "q1:bucket=32",   "q3:bucket=96",  "q4",
-                                    "q8:bucket=64", "sign:bucket=32", "sign:bucket=96"};
+static const char *const specs[] = {
+    "raw",          "q1:bucket=32",   "q3:bucket=96",   "q4",
+    "q8:bucket=64", "sign:bucket=32", "sign:bucket=96", "q4r:block=64,seed=7",
+    "q3r"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* ---- Layout -------------------------------------------------------------------------------------

@@ -164,7 +164,10 @@ static const char *const specs[] = {"raw",
                                     "q3:bucket=64,round=stochastic,zero=off",
                                     "q8:bucket=32,round=stochastic",
                                     "sign:bucket=32",
-                                    "sign"};
+                                    "sign",
+                                    "q1r:block=64",
+                                    "q4r",
+                                    "q5r:block=4096,scale=unbiased,seed=3"};
 enum { SPECS = sizeof specs / sizeof *specs };
 static const size_t counts[] = {0, 1, 31, 32, 33, 511, 512, 1000, 1024, 2600, N};
 enum { COUNTS = sizeof counts / sizeof *counts };
