@@ -105,18 +105,28 @@ INLINE void butterfly(__m256 *a, __m256 *b)
     *a = sum;
 }
 
+/* Unrolled, or the array would lie in memory. */
+INLINE void between(__m256 *v, size_t h)
+{
+#pragma GCC unroll 8
+    for (size_t i = 0; i < 8; i++)
+        if (!(i & h))
+            butterfly(&v[i], &v[i + h]);
+}
+
 /* Butterflies over h, 2 h and 4 h elements between eight registers. */
 INLINE void eight(float *z, size_t h, bool first)
 {
     __m256 v[8];
+#pragma GCC unroll 8
     for (size_t i = 0; i < 8; i++) {
         v[i] = _mm256_load_ps(z + h * i);
         v[i] = first ? within(v[i]) : v[i];
     }
-    for (size_t by = 1; by < 8; by *= 2)
-        for (size_t i = 0; i < 8; i++)
-            if (!(i & by))
-                butterfly(&v[i], &v[i + by]);
+    between(v, 1);
+    between(v, 2);
+    between(v, 4);
+#pragma GCC unroll 8
     for (size_t i = 0; i < 8; i++)
         _mm256_store_ps(z + h * i, v[i]);
 }

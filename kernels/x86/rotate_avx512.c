@@ -98,16 +98,29 @@ INLINE void butterfly(__m512 *a, __m512 *b)
     *a = sum;
 }
 
+/* Unrolled, or the array would lie in memory. */
+INLINE void between(__m512 *v, size_t registers, size_t h)
+{
+#pragma GCC unroll 16
+    for (size_t i = 0; i < registers; i++)
+        if (!(i & h))
+            butterfly(&v[i], &v[i + h]);
+}
+
 /* All butterflies inside of 16 * registers elements. */
 INLINE void transform(float *z, size_t registers)
 {
     __m512 v[16];
+#pragma GCC unroll 16
     for (size_t i = 0; i < registers; i++)
         v[i] = within(_mm512_load_ps(z + 16 * i));
-    for (size_t h = 1; h < registers; h *= 2)
-        for (size_t i = 0; i < registers; i++)
-            if (!(i & h))
-                butterfly(&v[i], &v[i + h]);
+    between(v, registers, 1);
+    between(v, registers, 2);
+    if (registers > 4)
+        between(v, registers, 4);
+    if (registers > 8)
+        between(v, registers, 8);
+#pragma GCC unroll 16
     for (size_t i = 0; i < registers; i++)
         _mm512_store_ps(z + 16 * i, v[i]);
 }
