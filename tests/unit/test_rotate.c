@@ -230,6 +230,50 @@ START_TEST(magnitude_does_not_matter)
 }
 END_TEST
 
+/* The element that comes nearest to its bound, as a share of it. */
+static double share_of_bound(const gw_coder_t *coder, size_t count)
+{
+    static float bound[N];
+    double worst = 0;
+    round_trip(coder, NULL, count);
+    coder->family->error_bound(coder, x, count, bound);
+    for (size_t i = 0; i < count; i++) {
+        double error = fabs((double)x[i] - (double)y[i]);
+        worst = fmax(worst, error / (double)bound[i]);
+    }
+    return worst;
+}
+
+/* Where it is hardest: a block that is one spike, one whose rotation is, and one of two magnitudes
+ * there; whole blocks and tails. Tightest where all is lost in one element. */
+START_TEST(bound_holds_for_spikes)
+{
+    static const size_t counts[] = {512, 1, 7, 8, 9, 64, 300};
+    double worst = 0;
+    for (int bits = 1; bits <= 8; bits++)
+        for (int unbiased = 0; unbiased < 2; unbiased++)
+            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                for (int kind = 0; kind < 3; kind++) {
+                    char spec[64];
+                    snprintf(spec, sizeof spec, "q%dr:force=1%s", bits,
+                             unbiased ? ",scale=unbiased" : "");
+                    gw_coder_t coder = coder_of(spec);
+                    for (size_t i = 0; i < counts[c]; i++) {
+                        uint64_t word = gw__rotate_signs(gw__rotate_start(0), i / 64) >> i % 64;
+                        float sign = word & 1 ? -1.0f : 1.0f;
+                        x[i] = kind == 0   ? (i == counts[c] / 2) * 3.0f
+                               : kind == 1 ? sign
+                                           : sign * (1 + 0.3f * (float)(i % 2));
+                    }
+                    double share = share_of_bound(&coder, counts[c]);
+                    gw_check(share <= 1, "%s, %zu elements, kind %d: %.3f of the bound", spec,
+                             counts[c], kind, share);
+                    worst = fmax(worst, share);
+                }
+    ck_assert_double_gt(worst, 0.5);
+}
+END_TEST
+
 /* ---- Scales and seeds ---------------------------------------------------------------------------
  */
 
@@ -383,6 +427,7 @@ static Suite *suite(void)
     tcase_add_test(t, size_is_as_documented);
     tcase_add_test(t, one_element_survives);
     tcase_add_test(t, magnitude_does_not_matter);
+    tcase_add_test(t, bound_holds_for_spikes);
     tcase_add_test(t, unbiased_is_unbiased);
     tcase_add_test(t, mse_is_the_best_scale);
     tcase_add_test(t, feedback_is_real);
