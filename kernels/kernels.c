@@ -33,6 +33,9 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
         .topk = {gw__topk_ref_fold, gw__topk_ref_count, gw__topk_ref_find, gw__topk_ref_histogram,
                  gw__topk_ref_store, gw__topk_ref_add, gw__topk_ref_settle},
         .block = {gw__block_ref_any, gw__block_ref_rms},
+        .sign = {gw__sign_ref_encode, gw__sign_ref_valid, gw__sign_ref_store, gw__sign_ref_add},
+        .rotate = {gw__rotate_ref_encode, gw__rotate_ref_valid, gw__rotate_ref_store,
+                   gw__rotate_ref_add},
     };
 }
 

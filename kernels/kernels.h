@@ -8,6 +8,8 @@
 #include "block_kernels.h"
 #include "float_kernels.h"
 #include "lossless_kernels.h"
+#include "rotate_kernels.h"
+#include "sign_kernels.h"
 #include "topk_kernels.h"
 
 /*
@@ -100,6 +102,8 @@ typedef struct gw_kernels {
     gw_lossless_kernels_t lossless;
     gw_topk_kernels_t topk;
     gw_block_kernels_t block;
+    gw_sign_kernels_t sign;
+    gw_rotate_kernels_t rotate;
 } gw_kernels_t;
 
 /* ---- Dispatch -----------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ bool gw__kernels_fill_avx2(gw_kernels_t *table)
     gw__lossless_avx2_fill(&table->lossless);
     gw__topk_avx2_fill(&table->topk);
     gw__block_avx2_fill(&table->block);
+    gw__sign_avx2_fill(&table->sign);
+    gw__rotate_avx2_fill(&table->rotate);
     return true;
 }
 
@@ -47,5 +49,7 @@ bool gw__kernels_fill_avx512(gw_kernels_t *table)
     gw__lossless_avx512_fill(&table->lossless);
     gw__topk_avx512_fill(&table->topk);
     gw__block_avx512_fill(&table->block);
+    gw__sign_avx512_fill(&table->sign);
+    gw__rotate_avx512_fill(&table->rotate);
     return true;
 }

@@ -17,6 +17,8 @@ GW_BASELINE void gw__fp4_avx2_fill(gw_float_kernels_t *table);
 GW_BASELINE void gw__lossless_avx2_fill(gw_lossless_kernels_t *table);
 GW_BASELINE void gw__topk_avx2_fill(gw_topk_kernels_t *table);
 GW_BASELINE void gw__block_avx2_fill(gw_block_kernels_t *table);
+GW_BASELINE void gw__sign_avx2_fill(gw_sign_kernels_t *table);
+GW_BASELINE void gw__rotate_avx2_fill(gw_rotate_kernels_t *table);
 
 GW_BASELINE void gw__topk_avx512_fill(gw_topk_kernels_t *table);
 GW_BASELINE void gw__block_avx512_fill(gw_block_kernels_t *table);
@@ -26,5 +28,7 @@ GW_BASELINE void gw__cast_avx512_fill(gw_cast_kernels_t *table);
 GW_BASELINE void gw__fp8_avx512_fill(gw_float_kernels_t *table);
 GW_BASELINE void gw__fp4_avx512_fill(gw_float_kernels_t *table);
 GW_BASELINE void gw__lossless_avx512_fill(gw_lossless_kernels_t *table);
+GW_BASELINE void gw__sign_avx512_fill(gw_sign_kernels_t *table);
+GW_BASELINE void gw__rotate_avx512_fill(gw_rotate_kernels_t *table);
 
 #endif

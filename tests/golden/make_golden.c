@@ -17,7 +17,7 @@
 
 enum { COUNT_MAX = 1100, ROOM = 65536 };
 
-typedef enum fill { PLAIN, POISONED, EXTREME, INFINITE, ROWS, STRIPES } fill_t;
+typedef enum fill { PLAIN, POISONED, EXTREME, INFINITE, ROWS, STRIPES, THIRDS } fill_t;
 
 typedef struct good {
     const char *name, *spec;
@@ -83,6 +83,20 @@ static const good_t goods[] = {
     {"topblock", "topblock:size=16,domain=256,ratio=0.2", GW_F32, 600, 0, false, PLAIN},
     {"topblock-f16", "topblock:size=64,domain=512,ratio=0.1", GW_F16, 1000, 512, false, POISONED},
     {"randomk-poisoned", "randomk:block=64,ratio=0.1", GW_F16, 130, 64, false, POISONED},
+    {"sign", "sign", GW_F32, 1100, 512, false, PLAIN},
+    {"sign-b96-bf16-crc", "sign:bucket=96", GW_BF16, 333, 96, true, PLAIN},
+    {"sign-extreme", "sign:bucket=32", GW_F32, 192, 0, false, EXTREME},
+    {"sign-rows", "sign:bucket=256", GW_F32, 700, 0, false, THIRDS},
+    {"q4r", "q4r", GW_F32, 1100, 512, false, PLAIN},
+    {"q1r-b64-seed-crc", "q1r:block=64,seed=77", GW_F32, 200, 64, true, PLAIN},
+    {"q2r-unbiased", "q2r:block=128,scale=unbiased", GW_F32, 300, 0, false, PLAIN},
+    {"q3r-bf16", "q3r:block=64", GW_BF16, 99, 0, false, PLAIN},
+    {"q5r-f16", "q5r:block=256", GW_F16, 257, 256, false, PLAIN},
+    {"q6r-poisoned", "q6r:block=64", GW_F32, 130, 0, false, POISONED},
+    {"q7r", "q7r:block=1024", GW_F32, 1025, 0, false, PLAIN},
+    {"q8r-extreme", "q8r:block=64", GW_F32, 192, 0, false, EXTREME},
+    {"q4r-extreme", "q4r:block=64", GW_F32, 193, 0, false, EXTREME},
+    {"sign-poisoned", "sign:bucket=64", GW_F16, 130, 0, false, POISONED},
 };
 
 /* A bad frame: `base` with byte `at` set to `value`; at < 0: cut to that many bytes less; or one
@@ -163,6 +177,16 @@ static const bad_t bads[] = {
     {"bad-block-domain", "block", 9, 3, GW_ERR_FRAME_HEADER},
     {"bad-block-long", "block", 32 + 4, 1, GW_ERR_FRAME_HEADER},
     {"bad-topk-scale", "topk-q8", 48 + 4 + 205 * 10 / 8 + 1 + 7, 0xBF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-q4r-bits", "q4r", 8, 9, GW_ERR_FRAME_HEADER},
+    {"bad-q4r-block", "q4r", 9, 13, GW_ERR_FRAME_HEADER},
+    {"bad-q4r-block-small", "q4r", 9, 5, GW_ERR_FRAME_HEADER},
+    {"bad-q4r-seed", "q4r", 15, 0x3C, GW_ERR_FRAME_HEADER},
+    {"bad-q4r-other-seed", "q4r", 12, 1, GW_ERR_FRAME_MISMATCH},
+    {"bad-q4r-scale", "q4r", 48 + 3, 0xBF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-sign-parameter", "sign", 8, 1, GW_ERR_FRAME_HEADER},
+    {"bad-sign-scale", "sign", 48 + 3, 0xBF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-sign-mask", "sign-extreme", 48 + 4, 2, GW_ERR_FRAME_PAYLOAD},
+    {"bad-sign-tail", "sign", 48 + 2 * 70 + 14, 0xF0, GW_ERR_FRAME_PAYLOAD},
 };
 
 static const char *dir;
@@ -189,6 +213,8 @@ static void fill_values(fill_t fill, size_t count, float *x)
             x[i] = 0.0f;
         if (fill == EXTREME)
             x[i] = i < 96 ? extremes[(state >> 16) % 7] : i < 128 ? ldexpf(x[i], -130) : x[i];
+        if (fill == THIRDS && i / 100 % 3)
+            x[i] = 0.0f;
     }
     if (fill == INFINITE)
         x[2] = x[3] = -INFINITY;

@@ -12,6 +12,9 @@ gw_unit_test(sparse_codec)
 gw_unit_test(topk)
 gw_unit_test(randomk)
 gw_unit_test(block)
+gw_unit_test(blockwise)
+gw_unit_test(sign)
+gw_unit_test(rotate)
 
 # Writes golden frames that do not exist yet: make make_golden && build/bin/make_golden tests/golden
 add_executable(make_golden EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/golden/make_golden.c)

@@ -8,6 +8,8 @@
 #include "kernel_bodies_block.h"
 #include "kernel_bodies_float.h"
 #include "kernel_bodies_lossless.h"
+#include "kernel_bodies_rotate.h"
+#include "kernel_bodies_sign.h"
 #include "kernel_bodies_topk.h"
 #include "kernel_check.h"
 
@@ -483,6 +485,8 @@ const kernel_body_t kernel_bodies[] = {
     {"raw.reduce", draw_plain, prepare_raw, run_raw_reduce, NULL, 300, plain},
     KERNEL_BODIES_FLOAT
     KERNEL_BODIES_LOSSLESS
+    KERNEL_BODIES_SIGN
+    KERNEL_BODIES_ROTATE
     {"topk.fold", draw_plain, topk_prepare_fold, topk_run_fold, topk_fold, 600, plain},
     {"topk.count", draw_plain, topk_prepare_count, topk_run_count, topk_count, 600, plain},
     {"topk.find", draw_plain, topk_prepare_find, topk_run_find, topk_find, 600, plain},

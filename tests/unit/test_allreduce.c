@@ -136,12 +136,19 @@ static void run_matrix(gw_dtype_t dtype, gw_op_t op, const char *const *specs, i
         }
 }
 
-static const char *const all_specs[] = {"raw", "q1", "q2", "q3", "q4",
-                                        "q5",  "q6", "q7", "q8", "q4:round=stochastic"};
+static const char *const all_specs[] = {"raw",          "q1",
+                                        "q2",           "q3",
+                                        "q4",           "q5",
+                                        "q6",           "q7",
+                                        "q8",           "q4:round=stochastic",
+                                        "sign",         "sign:bucket=64",
+                                        "q1r:block=64", "q4r",
+                                        "q8r"};
+enum { ALL_SPECS = sizeof all_specs / sizeof *all_specs };
 
 START_TEST(sums_of_f32_are_within_the_bound)
 {
-    run_matrix(GW_F32, GW_SUM, all_specs, 10);
+    run_matrix(GW_F32, GW_SUM, all_specs, ALL_SPECS);
 }
 END_TEST
 
@@ -180,9 +187,9 @@ END_TEST
 
 START_TEST(sums_of_half_types_are_within_the_bound)
 {
-    static const char *const specs[] = {"raw", "q2", "q4", "q8"};
-    run_matrix(GW_F16, GW_SUM, specs, 4);
-    run_matrix(GW_BF16, GW_SUM, specs, 4);
+    static const char *const specs[] = {"raw", "q2", "q4", "q8", "sign", "q4r"};
+    run_matrix(GW_F16, GW_SUM, specs, 6);
+    run_matrix(GW_BF16, GW_SUM, specs, 6);
 }
 END_TEST
 
@@ -376,6 +383,9 @@ START_TEST(feedback_makes_the_running_sum_exact)
         feedback_t one = run_feedback("q1:bucket=64", plan);
         ck_assert(one.at_end < 0.04);
         ck_assert(one.at_end < one.at_half);
+        ck_assert(run_feedback("sign", plan).at_end < 0.04);
+        ck_assert(run_feedback("q1r", plan).at_end < 0.04);
+        ck_assert(run_feedback("q4r", plan).at_end < 0.002);
     }
 }
 END_TEST
@@ -442,8 +452,11 @@ static void run_repeat(repeat_t *out, const char *kernels, const char *seed, con
 START_TEST(same_seed_same_bytes_on_every_tier)
 {
     static repeat_t a, b;
-    static const char *const codecs[] = {"q4", "q4:round=stochastic", "q3:bucket=64", "q8",
-                                         "bf16", "fp8e4m3", "mxfp4", "nvfp4"};
+    static const char *const codecs[] = {"q4",           "q4:round=stochastic",
+                                         "q3:bucket=64", "q8",
+                                         "bf16",         "fp8e4m3",
+                                         "mxfp4",        "nvfp4",
+                                         "sign",         "q4r"};
     for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++) {
         run_repeat(&a, "ref", "7", codecs[c]);
         bool available;

@@ -69,6 +69,10 @@ static const char *const specs[] = {"raw",
                                     "fp8e5m2",
                                     "mxfp4:group=512",
                                     "nvfp4:group=512",
+                                    "sign:bucket=32",
+                                    "sign:bucket=96",
+                                    "q4r:block=64,seed=7",
+                                    "q3r",
                                     "topk:block=64,ratio=0.1",
                                     "topk+q8:block=64,ratio=0.2",
                                     "randomk:block=64,ratio=0.1",
@@ -353,8 +357,8 @@ START_TEST(golden_frames)
         good += !strcmp(g.kind, "good");
         bad += !strcmp(g.kind, "bad");
     }
-    ck_assert_int_ge(good, 54);
-    ck_assert_int_ge(bad, 67);
+    ck_assert_int_ge(good, 68);
+    ck_assert_int_ge(bad, 77);
 }
 END_TEST
 

@@ -168,7 +168,12 @@ static const char *const specs[] = {"raw",
                                     "fp8e4m3",
                                     "fp8e5m2:block=96",
                                     "mxfp4:group=512",
-                                    "nvfp4"};
+                                    "nvfp4",
+                                    "sign:bucket=32",
+                                    "sign",
+                                    "q1r:block=64",
+                                    "q4r",
+                                    "q5r:block=4096,scale=unbiased,seed=3"};
 enum { SPECS = sizeof specs / sizeof *specs };
 static const size_t counts[] = {0, 1, 31, 32, 33, 511, 512, 1000, 1024, 2600, N};
 enum { COUNTS = sizeof counts / sizeof *counts };

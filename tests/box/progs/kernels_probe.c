@@ -55,6 +55,8 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__lossless_avx512_fill(&table->lossless);
         gw__topk_avx512_fill(&table->topk);
         gw__block_avx512_fill(&table->block);
+        gw__sign_avx512_fill(&table->sign);
+        gw__rotate_avx512_fill(&table->rotate);
     } else {
         gw__quant_avx2_fill(&table->quant);
         gw__quant_reduce_avx2_fill(&table->quant);
@@ -65,6 +67,8 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__lossless_avx2_fill(&table->lossless);
         gw__topk_avx2_fill(&table->topk);
         gw__block_avx2_fill(&table->block);
+        gw__sign_avx2_fill(&table->sign);
+        gw__rotate_avx2_fill(&table->rotate);
     }
     table->tier = tier;
 }
