@@ -26,7 +26,7 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
         .cast = {gw__cast_ref_f16_to_f32, gw__cast_ref_f32_to_f16, gw__cast_ref_bf16_to_f32,
                  gw__cast_ref_f32_to_bf16},
         .sum = {gw__sum_ref_add, gw__sum_ref_scale},
-        .topk = {gw__topk_ref_fold, gw__topk_ref_count, gw__topk_ref_find, gw__topk_ref_histogram,
+        .topk = {gw__topk_ref_fold, gw__topk_ref_correct, gw__topk_ref_count, gw__topk_ref_find, gw__topk_ref_histogram,
                  gw__topk_ref_store, gw__topk_ref_add, gw__topk_ref_settle},
         .block = {gw__block_ref_any, gw__block_ref_rms},
     };

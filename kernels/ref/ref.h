@@ -35,6 +35,8 @@ void gw__cast_ref_bf16_to_f32(const void *src, void *dst, size_t count);
 void gw__cast_ref_f32_to_bf16(const void *src, void *dst, size_t count);
 
 void gw__topk_ref_fold(const float *src, float *residual, size_t count);
+void gw__topk_ref_correct(const float *src, float factor, float *momentum, float *residual,
+                          size_t count);
 size_t gw__topk_ref_count(const float *x, size_t count, uint32_t least);
 size_t gw__topk_ref_find(const float *x, size_t count, uint32_t least, uint32_t base,
                          uint32_t *index, size_t room);
