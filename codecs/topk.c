@@ -10,7 +10,7 @@
 #include "bytes.h"
 #include "sparse.h"
 
-enum { RATIO, BLOCK, VALUES, SELECT, FEEDBACK, FORCE };
+enum { RATIO, BLOCK, VALUES, SELECT, MOMENTUM, MASKING, WARMUP, FEEDBACK, FORCE };
 
 static const gw_codec_param_t params[] = {
     [RATIO] = {"ratio", GW_PARAM_REAL, "0.01", 1e-6, 0.25, NULL,
@@ -21,6 +21,12 @@ static const gw_codec_param_t params[] = {
                 "how values travel; topk+q8 means the same"},
     [SELECT] = {"select", GW_PARAM_CHOICE, "exact", 0, 0, "exact|sampled",
                 "sampled: all above a threshold that a sample gives, at most as many"},
+    [MOMENTUM] = {"momentum", GW_PARAM_REAL, "0", 0, 0.999, NULL,
+                  "momentum correction, in place of the optimizer's own momentum; 0: none"},
+    [MASKING] = {"masking", GW_PARAM_SWITCH, "on", 0, 1, NULL,
+                 "factor masking: what was sent loses its momentum"},
+    [WARMUP] = {"warmup", GW_PARAM_INT, "0", 0, 1e9, NULL,
+                "calls of the communicator in which the ratio falls from 0.25 by fours"},
     [FEEDBACK] = {"ef", GW_PARAM_SWITCH, "on", 0, 1, NULL,
                   "error feedback: what was not sent is added to the next call"},
     [FORCE] = {"force", GW_PARAM_SWITCH, "0", 0, 1, NULL,
@@ -37,7 +43,9 @@ static gw__topk_spec_t spec_of(const gw_coder_t *coder, gw_dtype_t wire_dtype)
                              .ratio = gw__ratio_fixed(coder->value[RATIO]),
                              .values = (gw__topk_values_t)coder->value[VALUES],
                              .wire_dtype = wire_dtype,
-                             .sampled = coder->value[SELECT] != 0};
+                             .sampled = coder->value[SELECT] != 0,
+                             .momentum = (float)coder->value[MOMENTUM],
+                             .masking = coder->value[MASKING] != 0};
 }
 
 static bool match(const char *name, gw_coder_t *coder)
@@ -64,6 +72,11 @@ static gw_status_t check(const gw_coder_t *coder, char *why, size_t size)
     if (block & (block - 1)) {
         snprintf(why, size, "block=%zu: a power of two is needed, such as %zu", block,
                  (size_t)1 << (63 - __builtin_clzll(block)));
+        return GW_ERR_BAD_SETTING;
+    }
+    if (!coder->value[FEEDBACK] && coder->value[MOMENTUM] > 0) {
+        snprintf(why, size, "ef=off: momentum=%g is kept beside the residual; use ef=on",
+                 coder->value[MOMENTUM]);
         return GW_ERR_BAD_SETTING;
     }
     if (!coder->value[FEEDBACK] && !coder->value[FORCE]) {
@@ -243,6 +256,22 @@ static gw_status_t get_params(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder
     return GW_OK;
 }
 
+/* The warm-up of Deep Gradient Compression: 1/4, 1/16, ... while that is more than the ratio, each
+ * for an equal part of the calls. */
+static void at_call(const gw_coder_t *coder, uint64_t call, gw_coder_t *out)
+{
+    double warmup = coder->value[WARMUP], ratio = coder->value[RATIO], stage = 0.25;
+    int stages = 0;
+    *out = *coder;
+    for (double part = 0.25; part > ratio; part /= 4)
+        stages++;
+    if ((double)call >= warmup || stages == 0)
+        return;
+    for (int i = (int)((double)call / warmup * stages); i > 0; i--)
+        stage /= 4;
+    out->value[RATIO] = stage;
+}
+
 const gw_codec_t gw__codec_topk = {
     .abi = GW_CODEC_ABI,
     .id = 8,
@@ -261,4 +290,5 @@ const gw_codec_t gw__codec_topk = {
     .error_bound = error_bound,
     .put_params = put_params,
     .get_params = get_params,
+    .at_call = at_call,
 };

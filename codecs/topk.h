@@ -19,6 +19,8 @@ typedef struct gw__topk_spec {
     gw__topk_values_t values;
     gw_dtype_t wire_dtype;
     bool sampled;
+    float momentum; /* factor; 0: none */
+    bool masking;
 } gw__topk_spec_t;
 
 enum {
@@ -38,6 +40,7 @@ typedef struct gw__topk_picked {
 typedef struct gw__topk_writer {
     const gw__topk_spec_t *spec;
     float *residual; /* of the block; NULL: none */
+    float *momentum; /* likewise, where what was sent is to lose it; NULL: nowhere */
     uint8_t *at;     /* of the block in the payload */
     size_t slots, written;
 } gw__topk_writer_t;

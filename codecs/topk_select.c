@@ -329,13 +329,19 @@ static bool select_sampled(view_t *v, size_t slots, uint64_t dice, gw__topk_writ
     return true;
 }
 
-/* The residual takes up the source, which then is what the residual holds. */
-static void fold(const gw_encode_t *in, size_t at, size_t n, float *residual, float *tile)
+/* The residual takes up the source, or its momentum, which then is what the residual holds. */
+static void take_up(const gw__topk_spec_t *spec, const gw_encode_t *in, size_t at, size_t n,
+                    float *tile)
 {
     size_t step = in->src_dtype == GW_F32 ? n : GW_BLOCK;
     for (size_t i = 0; i < n; i += step) {
         size_t m = n - i < step ? n - i : step;
-        gw__kernels()->topk.fold(source(in, at + i, m, tile), residual + i, m);
+        const float *src = source(in, at + i, m, tile);
+        float *residual = in->residual + at + i;
+        if (in->momentum)
+            gw__kernels()->topk.correct(src, spec->momentum, in->momentum + at + i, residual, m);
+        else
+            gw__kernels()->topk.fold(src, residual, m);
     }
 }
 
@@ -353,7 +359,8 @@ bool gw__topk_encode_block(const gw__topk_spec_t *spec, const gw_encode_t *in, s
         return true;
     }
     if (residual) {
-        fold(in, at, n, residual, v.tile);
+        take_up(spec, in, at, n, v.tile);
+        w.momentum = in->momentum && spec->masking ? in->momentum + at : NULL;
         v.residual = residual;
         v.direct = lost ? NULL : residual;
     }

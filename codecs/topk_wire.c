@@ -115,6 +115,8 @@ void gw__topk_flush(gw__topk_writer_t *w, gw__topk_picked_t *p, bool last)
     write_values(w, w->written, p->value, p->sent, n);
     if (w->residual)
         gw__kernels()->topk.settle(w->residual, p->index, p->value, p->sent, n);
+    if (w->momentum) /* less itself: 0, but where it was not finite */
+        gw__kernels()->topk.settle(w->momentum, p->index, p->sent, p->sent, n);
     w->written += n;
     p->held -= n;
     memmove(p->index, p->index + n, p->held * sizeof *p->index);

@@ -29,6 +29,10 @@ static inline unsigned gw__topk_digit_bits(unsigned digit)
 typedef struct gw_topk_kernels {
     /* residual = src + residual, limited to +-FLT_MAX; where src is not finite it stays. */
     void (*fold)(const float *src, float *residual, size_t count);
+    /* Momentum correction: momentum = factor * momentum + src, then residual = residual + momentum,
+     * each rounded once and limited to +-FLT_MAX; where src is not finite both stay. Without
+     * residual (NULL) the momentum alone. */
+    void (*correct)(const float *src, float factor, float *momentum, float *residual, size_t count);
     /* How many have a magnitude of at least `least` < 2^31. */
     size_t (*count)(const float *x, size_t count, uint32_t least);
     /* Writes base + i for each such x[i], ascending, and no more than `room`; returns how many

@@ -15,7 +15,8 @@ static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t pla
                                 .dtype = call->dtype,
                                 .plan = plan,
                                 .count = call->count,
-                                .coder = gw__hash_text(coder->spec)};
+                                .coder = gw__hash_text(coder->spec),
+                                .momentum = gw_coder_get(coder, "momentum", 0.0) > 0.0};
 }
 
 static bool keeps_residual(const gw_coder_t *coder)
@@ -105,11 +106,11 @@ static gw_status_t turn_down(gw_comm_t *comm, const gw_call_t *call, gw_status_t
     return status;
 }
 
-static size_t chunk_of(const gw_work_t *work)
+static size_t chunk_of(const gw_work_t *work, const gw_coder_t *coder)
 {
     const gw_comm_t *comm = work->comm;
     const gw_call_t *call = &work->call;
-    size_t bytes = gw_frame_bound(work->decision.coder, call->dtype, call->count);
+    size_t bytes = gw_frame_bound(coder, call->dtype, call->count);
     return gw__pace_chunk(&comm->pace, work->decision.plan, comm->size, call->count, bytes);
 }
 
@@ -117,7 +118,7 @@ void gw__call_begin(gw_work_t *work)
 {
     gw_comm_t *comm = work->comm;
     const gw_call_t *call = &work->call;
-    const gw_coder_t *coder = work->decision.coder;
+    const gw_coder_t *base = work->decision.coder, *coder = base;
     work->slot = -1;
     work->status = GW_IN_PROGRESS;
     if (comm->broken != GW_OK) {
@@ -128,6 +129,10 @@ void gw__call_begin(gw_work_t *work)
     work->runs = call->count > 0 && comm->size > 1;
     if (!work->runs)
         return;
+    if (base->family->at_call) {
+        base->family->at_call(base, comm->calls, &work->coder);
+        coder = &work->coder;
+    }
     gw__engine_call_t *job = &work->job;
     *job = (gw__engine_call_t){.coder = coder,
                                .send = call->send ? call->send : call->recv,
@@ -138,11 +143,15 @@ void gw__call_begin(gw_work_t *work)
     job->key =
         gw__mix64(gw__mix64(comm->context->settings.seed ^ (uint64_t)comm->id << 40) ^ job->number);
     gw__plan_init(&job->plan, work->decision.plan, comm->rank, comm->size, call->count,
-                  coder->family->grain(coder), chunk_of(work));
+                  coder->family->grain(coder), chunk_of(work, coder));
     job->plan.reduces = job->plan.kind == GW_PLAN_DIRECT && coder->family->reduce;
-    gw__residual_key_t key = residual_key(call, work->decision.plan, coder);
-    if (keeps_residual(coder))
+    gw__residual_key_t key = residual_key(call, work->decision.plan, base);
+    if (keeps_residual(base))
         job->residual = gw__residual_acquire(&comm->residuals, &key, job->send, &work->slot);
+    if (job->residual && key.momentum) {
+        job->momentum = job->residual + call->count;
+        job->momentum_factor = (float)gw_coder_get(base, "momentum", 0.0);
+    }
     gw__engine_begin(&comm->engine, job);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's computing tasks and its working memory. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +91,7 @@ static gw_status_t encode(const gw__engine_t *engine, gw__round_t *round, const 
         .src_dtype = src_dtype,
         .wire_dtype = call->dtype,
         .residual = call->residual ? call->residual + task->first : NULL,
+        .momentum = call->momentum && task->stage == GW__PUSH ? call->momentum + task->first : NULL,
         .count = task->count,
         .first = task->first,
         .key = key_of(engine, task),
@@ -152,6 +154,36 @@ static gw_status_t reduce(const gw__engine_t *engine, gw__round_t *round, const 
     return status;
 }
 
+/* Own elements into the sum by way of their momentum, as an encoder takes those that it sends: what
+ * is not finite goes itself. */
+static gw_status_t copy_momentum(const gw__engine_t *engine, gw__round_t *round,
+                                 const gw__task_t *task, const uint8_t *own, size_t element)
+{
+    enum { TILE = 2048 };
+    const gw__engine_call_t *call = engine->call;
+    float wide[TILE], sent[TILE];
+    gw_status_t status = GW_OK;
+    for (size_t i = 0; i < task->count && status == GW_OK; i += TILE) {
+        size_t n = task->count - i < TILE ? task->count - i : TILE;
+        float *momentum = call->momentum + task->first + i;
+        gw_decode_t io = {.payload = own + i * element,
+                          .length = n * element,
+                          .wire_dtype = call->dtype,
+                          .count = n,
+                          .dst = wide,
+                          .dst_dtype = GW_F32};
+        status = engine->raw.family->decode(&engine->raw, &io);
+        gw__kernels()->topk.correct(wide, call->momentum_factor, momentum, NULL, n);
+        for (size_t j = 0; j < n; j++)
+            sent[j] = isfinite(wide[j]) ? momentum[j] : wide[j];
+        if (task->opens)
+            memcpy(round->sum + i, sent, n * sizeof *sent);
+        else
+            gw__kernels()->sum.add(round->sum + i, sent, n);
+    }
+    return status;
+}
+
 /* Own elements into the sum: what decoding an uncompressed payload does. */
 static gw_status_t copy(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
                         const uint8_t *own, size_t element)
@@ -200,7 +232,8 @@ static gw_status_t execute(const gw__engine_t *engine, gw__round_t *round, const
     case GW__TASK_ENCODE:
         return encode(engine, round, task, own, call->dtype, out);
     case GW__TASK_COPY:
-        return copy(engine, round, task, own, element);
+        return call->momentum ? copy_momentum(engine, round, task, own, element)
+                              : copy(engine, round, task, own, element);
     case GW__TASK_DECODE_ADD:
         return decode(engine, round, task, task->opens ? GW_DECODE_STORE : GW_DECODE_ADD,
                       round->sum, GW_F32, out);

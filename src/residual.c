@@ -50,9 +50,14 @@ void gw__residual_init(gw__residual_store_t *store, gw_context_t *context)
     store->context = context;
 }
 
+static size_t key_bytes(const gw__residual_key_t *key)
+{
+    return key->count * sizeof(float) * (key->momentum ? 2 : 1);
+}
+
 static size_t slot_bytes(const gw__residual_slot_t *slot)
 {
-    return slot->key.count * sizeof(float);
+    return key_bytes(&slot->key);
 }
 
 static void drop(gw__residual_store_t *store, int i)
@@ -97,7 +102,8 @@ void gw__residual_reset(gw__residual_store_t *store, int slot)
 static bool same_key(const gw__residual_key_t *a, const gw__residual_key_t *b)
 {
     return a->collective == b->collective && a->op == b->op && a->dtype == b->dtype &&
-           a->plan == b->plan && a->count == b->count && a->coder == b->coder;
+           a->plan == b->plan && a->count == b->count && a->coder == b->coder &&
+           a->momentum == b->momentum;
 }
 
 /* ---- Slots
@@ -183,7 +189,7 @@ static int free_entry(gw__residual_store_t *store)
 
 static int new_slot(gw__residual_store_t *store, const gw__residual_key_t *key)
 {
-    size_t bytes = key->count * sizeof(float);
+    size_t bytes = key_bytes(key);
     if (!make_room(store, bytes))
         return -1;
     int i = free_entry(store);

@@ -57,8 +57,10 @@ typedef struct gw_encode {
     float
         *residual; /* count floats, added to src and replaced by what was lost; NULL: no feedback */
     size_t count;  /* elements */
-    uint64_t first;      /* index of src[0] in the whole call: a multiple of the grain */
-    uint64_t key;        /* of all randomness of this call, rank and stage */
+    uint64_t first;  /* index of src[0] in the whole call: a multiple of the grain */
+    uint64_t key;    /* of all randomness of this call, rank and stage */
+    float *momentum; /* count floats beside the residual, kept like it, for codecs with a parameter
+                        `momentum` above 0; NULL: none */
     uint64_t shared_key; /* of what all ranks must choose alike: the same on every rank and in every
                             stage of this call, another one in the next */
     size_t poisoned;     /* out: buckets that hold a NaN or an Inf */
@@ -183,6 +185,10 @@ struct gw_codec {
      * GW_CODEC_FIXED; otherwise NULL.
      */
     gw_status_t (*merge)(const gw_coder_t *coder, gw_merge_t *io);
+
+    /* The coder in force in call number `call` of a communicator, for families whose values follow
+     * a schedule: *out is *coder with other values. NULL: it is always *coder. */
+    void (*at_call)(const gw_coder_t *coder, uint64_t call, gw_coder_t *out);
 };
 
 /*

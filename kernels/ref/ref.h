@@ -100,6 +100,8 @@ size_t gw__lossless_ref_decode_block(gw_dtype_t dtype, const uint8_t *block, siz
                                      uint8_t *dst);
 
 void gw__topk_ref_fold(const float *src, float *residual, size_t count);
+void gw__topk_ref_correct(const float *src, float factor, float *momentum, float *residual,
+                          size_t count);
 size_t gw__topk_ref_count(const float *x, size_t count, uint32_t least);
 size_t gw__topk_ref_find(const float *x, size_t count, uint32_t least, uint32_t base,
                          uint32_t *index, size_t room);

@@ -29,6 +29,33 @@ void gw__topk_ref_fold(const float *src, float *residual, size_t count)
     gw__fpmode_leave(mode);
 }
 
+static float limit(float x)
+{
+    x = x < FLT_MAX ? x : FLT_MAX;
+    return x > -FLT_MAX ? x : -FLT_MAX;
+}
+
+static GW_KERNEL_BODY void correct(const float *src, float factor, float *momentum, float *residual,
+                                   size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (magnitude(src[i]) >= GW_TOPK_INF)
+            continue;
+        float decayed = factor * momentum[i];
+        momentum[i] = limit(decayed + src[i]);
+        if (residual)
+            residual[i] = limit(residual[i] + momentum[i]);
+    }
+}
+
+void gw__topk_ref_correct(const float *src, float factor, float *momentum, float *residual,
+                          size_t count)
+{
+    uint64_t mode = gw__fpmode_enter();
+    correct(src, factor, momentum, residual, count);
+    gw__fpmode_leave(mode);
+}
+
 size_t gw__topk_ref_count(const float *x, size_t count, uint32_t least)
 {
     size_t found = 0;

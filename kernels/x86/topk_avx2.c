@@ -42,6 +42,39 @@ static void fold(const float *src, float *residual, size_t count)
     gw__topk_ref_fold(src + i, residual + i, count - i);
 }
 
+static __m256 limit(__m256 x)
+{
+    return _mm256_max_ps(_mm256_min_ps(x, _mm256_set1_ps(FLT_MAX)), _mm256_set1_ps(-FLT_MAX));
+}
+
+static GW_KERNEL_BODY size_t correct_body(const float *src, float factor, float *momentum,
+                                          float *residual, size_t count)
+{
+    const __m256i inf = _mm256_set1_epi32((int)GW_TOPK_INF);
+    const __m256 factors = _mm256_set1_ps(factor);
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        __m256 finite = _mm256_castsi256_ps(_mm256_cmpgt_epi32(inf, magnitude(src + i)));
+        __m256 old = _mm256_loadu_ps(momentum + i);
+        __m256 u = limit(_mm256_add_ps(_mm256_mul_ps(factors, old), _mm256_loadu_ps(src + i)));
+        _mm256_storeu_ps(momentum + i, _mm256_blendv_ps(old, u, finite));
+        if (residual) {
+            __m256 kept = _mm256_loadu_ps(residual + i);
+            _mm256_storeu_ps(residual + i,
+                             _mm256_blendv_ps(kept, limit(_mm256_add_ps(kept, u)), finite));
+        }
+    }
+    return i;
+}
+
+static void correct(const float *src, float factor, float *momentum, float *residual, size_t count)
+{
+    uint64_t mode = gw__fpmode_enter();
+    size_t i = correct_body(src, factor, momentum, residual, count);
+    gw__fpmode_leave(mode);
+    gw__topk_ref_correct(src + i, factor, momentum + i, residual ? residual + i : NULL, count - i);
+}
+
 /* A mask is -1 where it is set, so that subtracting it counts. */
 static size_t count_least(const float *x, size_t count, uint32_t least)
 {
@@ -103,6 +136,7 @@ static size_t find(const float *x, size_t count, uint32_t least, uint32_t base, 
 void gw__topk_avx2_fill(gw_topk_kernels_t *table)
 {
     table->fold = fold;
+    table->correct = correct;
     table->count = count_least;
     table->find = find;
 }

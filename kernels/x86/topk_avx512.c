@@ -40,6 +40,37 @@ static void fold(const float *src, float *residual, size_t count)
     gw__topk_ref_fold(src + i, residual + i, count - i);
 }
 
+static __m512 limit(__m512 x)
+{
+    return _mm512_max_ps(_mm512_min_ps(x, _mm512_set1_ps(FLT_MAX)), _mm512_set1_ps(-FLT_MAX));
+}
+
+static GW_KERNEL_BODY size_t correct_body(const float *src, float factor, float *momentum,
+                                          float *residual, size_t count)
+{
+    const __m512i inf = _mm512_set1_epi32((int)GW_TOPK_INF);
+    const __m512 factors = _mm512_set1_ps(factor);
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        __mmask16 finite = _mm512_cmplt_epi32_mask(magnitude(src + i), inf);
+        __m512 u = _mm512_mul_ps(factors, _mm512_loadu_ps(momentum + i));
+        u = limit(_mm512_add_ps(u, _mm512_loadu_ps(src + i)));
+        _mm512_mask_storeu_ps(momentum + i, finite, u);
+        if (residual)
+            _mm512_mask_storeu_ps(residual + i, finite,
+                                  limit(_mm512_add_ps(_mm512_loadu_ps(residual + i), u)));
+    }
+    return i;
+}
+
+static void correct(const float *src, float factor, float *momentum, float *residual, size_t count)
+{
+    uint64_t mode = gw__fpmode_enter();
+    size_t i = correct_body(src, factor, momentum, residual, count);
+    gw__fpmode_leave(mode);
+    gw__topk_ref_correct(src + i, factor, momentum + i, residual ? residual + i : NULL, count - i);
+}
+
 /* Four sums, each of which a vector of elements waits for. */
 static size_t count_least(const float *x, size_t count, uint32_t least)
 {
@@ -89,6 +120,7 @@ static size_t find(const float *x, size_t count, uint32_t least, uint32_t base, 
 void gw__topk_avx512_fill(gw_topk_kernels_t *table)
 {
     table->fold = fold;
+    table->correct = correct;
     table->count = count_least;
     table->find = find;
 }

@@ -446,6 +446,7 @@ FUNCTION(cast, f32_to_bf16)
 FUNCTION(sum, add)
 FUNCTION(sum, scale)
 FUNCTION(topk, fold)
+FUNCTION(topk, correct)
 FUNCTION(topk, count)
 FUNCTION(topk, find)
 FUNCTION(topk, histogram)
@@ -488,6 +489,7 @@ const kernel_body_t kernel_bodies[] = {
     KERNEL_BODIES_SIGN
     KERNEL_BODIES_ROTATE
     {"topk.fold", draw_plain, topk_prepare_fold, topk_run_fold, topk_fold, 600, plain},
+    {"topk.correct", draw_plain, topk_prepare_correct, topk_run_correct, topk_correct, 600, plain},
     {"topk.count", draw_plain, topk_prepare_count, topk_run_count, topk_count, 600, plain},
     {"topk.find", draw_plain, topk_prepare_find, topk_run_find, topk_find, 600, plain},
     {"topk.histogram", draw_large, topk_prepare_histogram, topk_run_histogram, topk_histogram, 300,

@@ -50,6 +50,20 @@ uint64_t topk_run_fold(const gw_kernels_t *k, kernel_call_t *c)
     return 0;
 }
 
+void topk_prepare_correct(kernel_call_t *c)
+{
+    topk_prepare_fold(c);
+    float *u = (float *)(void *)kernel_add(c, "momentum", KERNEL_INOUT, 4 * c->count, 4);
+    test_fill(c->number % 2 ? FILL_HEAVY : FILL_MIXED, c->seed + 2, u, c->count);
+}
+
+uint64_t topk_run_correct(const gw_kernels_t *k, kernel_call_t *c)
+{
+    k->topk.correct(kernel_floats(c, 0), c->number % 4 ? 0.9f : 0.0f, kernel_floats(c, 2),
+                    c->number % 7 ? kernel_floats(c, 1) : NULL, c->count);
+    return 0;
+}
+
 void topk_prepare_count(kernel_call_t *c)
 {
     add_source(c);

@@ -12,6 +12,7 @@
     uint64_t topk_run_##name(const gw_kernels_t *k, kernel_call_t *c)
 
 TOPK_BODY(fold);
+TOPK_BODY(correct);
 TOPK_BODY(count);
 TOPK_BODY(find);
 TOPK_BODY(histogram);

@@ -11,6 +11,8 @@ static const char *const specs[] = {
     "topk+fp16:block=256,ratio=0.05",
     "topk+q8:block=4096,ratio=0.2",
     "topk:block=4096,ratio=0.05,select=sampled",
+    "topk+q8:block=1024,ratio=0.1,momentum=0.9",
+    "topk:block=1024,ratio=0.01,warmup=24",
     "randomk:block=1024,ratio=0.1",
     "randomk:values=wire",
     "block:size=64",
@@ -222,6 +224,53 @@ START_TEST(bounded_frames_end_to_end)
 }
 END_TEST
 
+/* ---- Warm-up ------------------------------------------------------------------------------------
+ */
+
+enum { WARMUP_CALLS = 12 };
+
+static void warm_up(gw_rank_t *rank)
+{
+    uint64_t *sent = rank->arg, last = 0;
+    gw_coder_t coder = gw_test_coder("topk:block=1024,ratio=0.01,warmup=9");
+    float *x = malloc(20000 * sizeof *x), *y = malloc(20000 * sizeof *y);
+    uint64_t state = (uint64_t)rank->rank;
+    for (int call = 0; call < WARMUP_CALLS; call++) {
+        gw_stats_t stats;
+        for (int i = 0; i < 20000; i++)
+            x[i] = gw_test_normal(&state);
+        ck_assert_int_eq(
+            gw_allreduce_with(rank->comm, &coder, GW_PLAN_DIRECT, x, y, 20000, GW_F32, GW_SUM),
+            GW_OK);
+        gw_comm_stats(rank->comm, &stats);
+        if (rank->rank == 0)
+            sent[call] = stats.wire_bytes - last;
+        last = stats.wire_bytes;
+        ck_assert_uint_eq(stats.residual_resets, 0); /* one residual through all of it */
+    }
+    free(x);
+    free(y);
+}
+
+START_TEST(the_ratio_falls_in_the_first_calls)
+{
+    static const double ratios[] = {0.25, 0.0625, 0.015625, 0.01};
+    uint64_t sent[WARMUP_CALLS];
+    gw_world_t world = {.size = 3,
+                        .transport = "loopback",
+                        .settings = settings,
+                        .setting_count = 2,
+                        .body = warm_up,
+                        .arg = sent};
+    gw_world_run(&world);
+    for (int call = 0; call < WARMUP_CALLS; call++) {
+        double entries = 20000.0 * ratios[call / 3] * 4 / 3; /* there and back, of 3 ranks */
+        ck_assert_msg(fabs((double)sent[call] - 5.25 * entries) < 0.2 * 5.25 * entries + 800,
+                      "call %d: %llu bytes", call, (unsigned long long)sent[call]);
+    }
+}
+END_TEST
+
 /* ---- Feedback -----------------------------------------------------------------------------------
  */
 
@@ -232,6 +281,17 @@ typedef struct feedback {
     gw_plan_kind_t plan;
     double distance; /* of the running sum from the exact one */
 } feedback_t;
+
+/* What momentum makes of STEPS ones, added up. */
+static double momentum_sum(double factor)
+{
+    double u = 0, sum = 0;
+    for (int step = 0; step < STEPS; step++) {
+        u = factor * u + 1;
+        sum += u;
+    }
+    return sum;
+}
 
 static void accumulate(gw_rank_t *rank)
 {
@@ -244,7 +304,7 @@ static void accumulate(gw_rank_t *rank)
         uint64_t state = 99 + (uint64_t)r;
         for (int i = 0; i < M; i++) {
             float v = gw_test_normal(&state);
-            exact[i] += STEPS * (double)v;
+            exact[i] += momentum_sum(gw_coder_get(&coder, "momentum", 0)) * (double)v;
             x[i] = r == rank->rank ? v : x[i];
         }
     }
@@ -285,6 +345,8 @@ static const char *const with_feedback[] = {
     "topk:block=1024,ratio=0.1",
     "topk+q8:block=1024,ratio=0.1",
     "topk:block=1024,ratio=0.1,select=sampled",
+    "topk:block=1024,ratio=0.1,momentum=0.9,masking=off",
+    "topk:block=1024,ratio=0.02,warmup=300",
     "randomk:block=1024,ratio=0.1",
     "topblock:size=16,domain=1024",
 };
@@ -315,6 +377,7 @@ int main(void)
     tcase_set_timeout(tc, 300);
     tcase_add_loop_test(tc, every_codec_end_to_end, 0, SPECS);
     tcase_add_test(tc, bounded_frames_end_to_end);
+    tcase_add_test(tc, the_ratio_falls_in_the_first_calls);
     tcase_add_loop_test(tc, feedback_makes_the_running_sum_right, 0,
                         sizeof with_feedback / sizeof *with_feedback);
     tcase_add_loop_test(tc, without_feedback_it_stays_wrong, 0, sizeof without / sizeof *without);

@@ -169,6 +169,68 @@ START_TEST(sampled_sends_at_most_k_and_not_few)
 }
 END_TEST
 
+/* ---- Momentum and warm-up -----------------------------------------------------------------------
+ */
+
+/* u = m u + g, v = v + u; what is sent leaves v, and u where it is masked; what is not finite
+ * leaves both. */
+START_TEST(momentum_is_corrected_and_masked)
+{
+    enum { M = 3000, STEPS = 6 };
+    static float u[M], v[M], before_u[M], before_v[M];
+    for (int masking = 0; masking < 2; masking++) {
+        gw_coder_t coder =
+            coder_of(masking ? "topk:block=1024,ratio=0.05,momentum=0.9"
+                             : "topk:block=1024,ratio=0.05,momentum=0.9,masking=off");
+        size_t sent = 0, length;
+        memset(u, 0, sizeof u);
+        memset(v, 0, sizeof v);
+        for (int step = 0; step < STEPS; step++) {
+            test_fill(step == 3 ? FILL_NAN : FILL_HEAVY, (uint64_t)step, x, M);
+            memcpy(before_u, u, sizeof u);
+            memcpy(before_v, v, sizeof v);
+            gw_encode_t in = {.src = x, .residual = v, .momentum = u, .count = M};
+            ck_assert_int_eq(coder.family->encode(&coder, &in, payload, ROOM, &length), GW_OK);
+            ck_assert_int_eq(decode(&coder, length, M), GW_OK);
+            for (size_t i = 0; i < M; i++) {
+                float decayed = 0.9f * before_u[i], now = decayed + x[i], p = before_v[i] + now;
+                bool lost = !isfinite(x[i]), gone = !lost && y[i] != 0;
+                float left_u = lost ? before_u[i] : gone && masking ? 0.0f : now;
+                float left_v = lost ? before_v[i] : gone ? 0.0f : p;
+                gw_check(u[i] == left_u && v[i] == left_v, "step %d, element %zu: %g %g, not %g %g",
+                         step, i, (double)u[i], (double)v[i], (double)left_u, (double)left_v);
+                gw_check(!gone || y[i] == p, "step %d, element %zu sends %g, not %g", step, i,
+                         (double)y[i], (double)p);
+                sent += gone;
+            }
+        }
+        ck_assert_uint_gt(sent, STEPS * 140);
+    }
+}
+END_TEST
+
+START_TEST(the_ratio_falls_by_fours)
+{
+    static const struct {
+        uint64_t call;
+        double ratio;
+    } cases[] = {{0, 0.25},       {99, 0.25},      {100, 0.0625}, {199, 0.0625},
+                 {200, 0.015625}, {299, 0.015625}, {300, 0.01},   {UINT64_MAX, 0.01}};
+    gw_coder_t coder = coder_of("topk:warmup=300"), now;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        coder.family->at_call(&coder, cases[i].call, &now);
+        ck_assert_double_eq(gw_coder_get(&now, "ratio", 0), cases[i].ratio);
+        ck_assert_double_eq(gw_coder_get(&coder, "ratio", 0), 0.01);
+    }
+    coder = coder_of("topk");
+    coder.family->at_call(&coder, 0, &now);
+    ck_assert_double_eq(gw_coder_get(&now, "ratio", 0), 0.01);
+    coder = coder_of("topk:ratio=0.25,warmup=300"); /* nothing to warm up */
+    coder.family->at_call(&coder, 0, &now);
+    ck_assert_double_eq(gw_coder_get(&now, "ratio", 0), 0.25);
+}
+END_TEST
+
 /* ---- Layout -------------------------------------------------------------------------------------
  */
 
@@ -248,6 +310,7 @@ static const struct {
     {"topk+q8:ratio=0.001,block=1048576", "topk+q8:ratio=0.001,block=1048576"},
     {"topk:ef=off,force=1", "topk:ef=off,force=1"},
     {"topk:select=sampled", "topk:select=sampled"},
+    {"topk:momentum=0.9,masking=off,warmup=1000", "topk:momentum=0.9,masking=off,warmup=1000"},
 };
 
 START_TEST(specifications_have_one_text)
@@ -278,6 +341,8 @@ static const struct {
     {"topk:block=1000", "power of two"},
     {"topk:block=32", "64"},
     {"topk:ef=off", "force=1"},
+    {"topk:ef=off,momentum=0.9,force=1", "ef=on"},
+    {"topk:momentum=1", "0.999"},
 };
 
 START_TEST(specifications_that_are_refused)
@@ -320,6 +385,8 @@ static Suite *suite(void)
     tcase_add_test(t, clustered_blocks_are_exact);
     tcase_add_test(t, not_finite_first);
     tcase_add_test(t, sampled_sends_at_most_k_and_not_few);
+    tcase_add_test(t, momentum_is_corrected_and_masked);
+    tcase_add_test(t, the_ratio_falls_by_fours);
     tcase_add_test(t, layout_is_as_documented);
     tcase_add_test(t, what_no_encoder_writes_is_refused);
     tcase_add_test(t, specifications_have_one_text);
