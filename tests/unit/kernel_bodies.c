@@ -486,8 +486,8 @@ const kernel_body_t kernel_bodies[] = {
     {"raw.reduce", draw_plain, prepare_raw, run_raw_reduce, NULL, 300, plain},
     KERNEL_BODIES_FLOAT
     KERNEL_BODIES_LOSSLESS
-    KERNEL_BODIES_SIGN
-    KERNEL_BODIES_ROTATE
+    KERNEL_BODIES_SIGN,
+    KERNEL_BODIES_ROTATE,
     {"topk.fold", draw_plain, topk_prepare_fold, topk_run_fold, topk_fold, 600, plain},
     {"topk.correct", draw_plain, topk_prepare_correct, topk_run_correct, topk_correct, 600, plain},
     {"topk.count", draw_plain, topk_prepare_count, topk_run_count, topk_count, 600, plain},

@@ -27,7 +27,9 @@ extern const char *const rotate_encodings[], *const rotate_decodings[];
          rotate_valid,   600,         rotate_decodings},                                           \
         {"rotate.store", rotate_draw, rotate_prepare_store, rotate_run_store,                      \
          rotate_store,   1200,        rotate_decodings},                                           \
-        {"rotate.add", rotate_draw, rotate_prepare_add, rotate_run_add,                            \
-         rotate_add,   1200,        rotate_decodings},
+    {                                                                                              \
+        "rotate.add", rotate_draw, rotate_prepare_add, rotate_run_add, rotate_add, 1200,           \
+            rotate_decodings                                                                       \
+    }
 
 #endif

@@ -27,6 +27,8 @@ extern const char *const sign_encodings[], *const sign_decodings[];
          sign_valid,   600,       sign_decodings},                                                 \
         {"sign.store", sign_draw, sign_prepare_store, sign_run_store,                              \
          sign_store,   600,       sign_decodings},                                                 \
-        {"sign.add", sign_draw, sign_prepare_add, sign_run_add, sign_add, 600, sign_decodings},
+    {                                                                                              \
+        "sign.add", sign_draw, sign_prepare_add, sign_run_add, sign_add, 600, sign_decodings       \
+    }
 
 #endif
