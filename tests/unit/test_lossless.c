@@ -200,11 +200,11 @@ START_TEST(zeros_are_two_bytes)
     use_tier(_i / TYPES);
     const lossless_type_t *type = &lossless_types[_i % TYPES];
     gw_coder_t coder = coder_of("lossless");
-    for (size_t n = 1; n <= GW_LOSSLESS_BLOCK; n += n < 40 ? 1 : 59) {
+    for (size_t n = 1; n <= GW_LOSSLESS_BLOCK; n += n < 20 ? 1 : 123) {
         size_t bytes = n * type->bytes, bits = 8 * bytes;
         memset(src, 0, sizeof src);
         ck_assert_uint_eq(encode(&coder, type->dtype, src, n), 2);
-        for (size_t bit = 0; bit < bits; bit += bits < 300 ? 1 : 61) {
+        for (size_t bit = 0; bit < bits; bit += bits < 70 ? 1 : 1 + bits / 40) {
             src[bit / 8] = (uint8_t)(1 << bit % 8);
             check_round_trip("lossless", type->dtype, src, n, "bits");
             check_round_trip("lossless2", type->dtype, src, n, "bits");
