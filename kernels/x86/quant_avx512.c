@@ -3,8 +3,9 @@
 #include "x86.h"
 
 #include "quant_code_avx512.h"
-#include "quant_decode.h"
 #include "quant_encode.h"
+
+#include "quant_decode.h"
 
 INLINE extremes_t code_bucket(const job_t *job, const gw_quant_grid_t *g, uint8_t *dst,
                               const job_t *ahead, way_t way)
@@ -52,6 +53,7 @@ INLINE void decode_bucket(const uint8_t *src, size_t n, float *dst, unsigned bit
     for (size_t i = 0; i < n; i += 32, src += 4 * bits) {
         const uint8_t *at = src;
         float *to = dst + i;
+        prefetch_result(to);
         if (over_reads(bits) && i + 32 == n)
             at = memcpy(end, src, 4 * bits);
         __m512 a = decode_vector(at, min, unit, values, bits);
