@@ -51,8 +51,8 @@ gw_status_t gw_comm_create(gw_context_t *context, const gw_comm_params_t *params
     }
     if (status != GW_OK) {
         char text[sizeof comm->error + 64];
-        snprintf(text, sizeof text, "communicator of %d ranks: %s", comm->size,
-                 comm->error[0] ? comm->error : gw_status_text(status));
+        snprintf(text, sizeof text, "communicator of %d ranks: %s; nothing is compressed on it",
+                 comm->size, comm->error[0] ? comm->error : gw_status_text(status));
         gw__context_warn_once(context, text);
         gw_comm_free(comm);
         return status;

@@ -306,6 +306,10 @@ gw_status_t gw__rules_parse(const char *text, size_t length, gw__rules_t *out, c
     gw__rules_t rules = {0};
     gw_status_t status = GW_OK;
     reader_t r = {.text = text, .why = why, .why_size = why_size};
+    if (length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) { /* the mark of some editors */
+        text += 3;
+        length -= 3;
+    }
     for (size_t at = 0; at < length && status == GW_OK; at += r.length + 1) {
         const char *end = memchr(text + at, '\n', length - at);
         gw__rule_t rule;

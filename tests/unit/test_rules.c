@@ -114,7 +114,7 @@ static const struct {
     {"-> q4\n\x01", "line 2, column 1: ", "not text"},
     {"-> q4 # \x7f", "line 1, column 9: ", "not text"},
     {"-> q4\r-> q8", "line 1, column 6: ", "not text"},
-    {"\xEF\xBB\xBF-> q4", "line 1, column 1: '\?\?\?->': ", "no such condition"},
+    {"\xEF\xBB\xBF\xEF\xBB\xBF-> q4", "line 1, column 1: '\?\?\?->': ", "no such condition"},
 };
 
 START_TEST(mistakes_are_named_with_their_place)
@@ -144,6 +144,11 @@ START_TEST(sizes_are_bounded)
     ck_assert_int_eq(rules.count, GW__RULES_MAX);
     ck_assert_int_eq(rules.rule[255].line, 256);
     gw__rules_free(&rules);
+    ck_assert_int_eq(parse("\xEF\xBB\xBF-> q8\n", &rules, why, sizeof why), GW_OK);
+    ck_assert_int_eq(rules.count, 1);
+    gw__rules_free(&rules);
+    ck_assert_int_eq(parse("\xEF\xBB\xBFx -> q8\n", &rules, why, sizeof why), GW_ERR_BAD_SETTING);
+    ck_assert_ptr_nonnull(strstr(why, "line 1, column 1"));
     strcpy(text + used, "-> q4");
     ck_assert_int_eq(parse(text, &rules, why, sizeof why), GW_ERR_BAD_SETTING);
     ck_assert_str_eq(why, "line 257, column 1: more than 256 rules");
