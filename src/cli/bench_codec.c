@@ -86,12 +86,12 @@ static bool add_coder(coders_t *coders, const gw_coder_t *coder)
  * that is an error. */
 static int add_family(coders_t *coders, const gw_codec_t *family)
 {
-    char names[256], why[256] = "it has no names", *rest = names;
+    char why[256] = "it has no names";
     size_t before = coders->count;
     gw_coder_t coder;
-    snprintf(names, sizeof names, "%s", family->names);
-    for (char *name; (name = strtok_r(rest, " ,", &rest));)
-        if (gw_coder_parse(name, &coder, why, sizeof why) == GW_OK && !add_coder(coders, &coder))
+    for (const char *at = NULL;
+         (at = gw_cli_next_codec(family, at, &coder, why, sizeof why)) != NULL;)
+        if (!add_coder(coders, &coder))
             return complain(1, "out of memory");
     if (coders->count == before)
         return complain(1, "--codec all: family %s lists '%.60s', and none of that is a codec: %s",

@@ -217,6 +217,11 @@ caught() {
 }
 tap 'a registered codec is among all' extra good 0 "${quick[@]}" --json --kernels all
 tap 'a registered codec is among all: its row' rows "[r['wire_bytes'] for r in rows if r['codec'] == 'upper16'] == [131072 + 48] * $(wc -w <<<"$tiers") and all(r['within_bound'] for r in rows)"
+extra_matrix() {
+    LD_PRELOAD=$GW_BUILD/tests/libbench_extra_codec.so BENCH_EXTRA=good info "[r for r in d['matrix'] if r['codec'] == 'upper16'][0]['bits']" >"$gw_tmp/bits" &&
+        grep -qx "{'f32': 16, 'f16': None, 'bf16': None}" "$gw_tmp/bits" || { cat "$gw_tmp/bits"; return 1; }
+}
+tap "a registered codec is in info's matrix, with the type that it does not take" extra_matrix
 tap 'one that does not take a type is left out of all' extra good 0 "${quick[@]}" --dtype bf16
 tap 'it is said that it is left out' grep -q 'upper16 does not take bf16 and is left out' "$gw_tmp/err"
 tap 'asked for by name that is a failure' caught good 'combination not supported' --codec upper16 --dtype bf16
