@@ -8,4 +8,5 @@ if(NOT GRADWIRE_SANITIZE)
   set_target_properties(bench_fake_lz4 PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/fake
                         OUTPUT_NAME lz4 SUFFIX .so.1 C_VISIBILITY_PRESET default)
   gw_box_test(bench_codec)
+  gw_box_test(bench_plot)
 endif()
