@@ -64,7 +64,7 @@ refused() {
 }
 
 draws_stdin() {
-    head -n 1 "$rows" | draws
+    head -n 1 "$rows" | draws -
 }
 
 tap 'recorded rows are drawn as PNG and SVG' draws "$rows"
