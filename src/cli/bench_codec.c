@@ -19,6 +19,7 @@ typedef struct options {
     gw_dtype_t dtype;
     size_t bytes; /* 0: not given */
     int repeats;
+    enum { PEERS_AUTO, PEERS_ON, PEERS_OFF } peers;
     bool json, all; /* all: every codec, so that one may be unable to take the type */
 } options_t;
 
@@ -41,6 +42,8 @@ static void usage(FILE *out)
         "  --dtype TYPE     f32, f16, bf16: what the input is narrowed to first (f32)\n"
         "  --kernels TIER   a tier by name, best, or all that run here (GRADWIRE_KERNELS)\n"
         "  --repeat COUNT   pairs of memcpy and operation that are measured (11)\n"
+        "  --peers on|off   rows of lz4, zstd, blosc and zfp, those that this machine has (on with "
+        "all codecs)\n"
         "  --json           one JSON object per codec and tier on stdout, the table on stderr\n"
         "\n"
         "Every figure is the median over pairs: memcpy of the input, then the operation, in "
@@ -86,12 +89,12 @@ static bool add_coder(coders_t *coders, const gw_coder_t *coder)
  * that is an error. */
 static int add_family(coders_t *coders, const gw_codec_t *family)
 {
-    char names[256], why[256] = "it has no names", *rest = names;
+    char why[256] = "it has no names";
     size_t before = coders->count;
     gw_coder_t coder;
-    snprintf(names, sizeof names, "%s", family->names);
-    for (char *name; (name = strtok_r(rest, " ,", &rest));)
-        if (gw_coder_parse(name, &coder, why, sizeof why) == GW_OK && !add_coder(coders, &coder))
+    for (const char *at = NULL;
+         (at = gw_cli_next_codec(family, at, &coder, why, sizeof why)) != NULL;)
+        if (!add_coder(coders, &coder))
             return complain(1, "out of memory");
     if (coders->count == before)
         return complain(1, "--codec all: family %s lists '%.60s', and none of that is a codec: %s",
@@ -151,6 +154,11 @@ static int parse_option(int c, options_t *o, coders_t *coders)
         if (gw_bench_parse_count(optarg, 1, &o->repeats) && o->repeats <= 10000)
             return 0;
         return complain(USAGE, "--repeat %.100s: must be a whole number from 1 to 10000", optarg);
+    case 'p':
+        o->peers = strcmp(optarg, "on") == 0 ? PEERS_ON : PEERS_OFF;
+        if (o->peers == PEERS_ON || strcmp(optarg, "off") == 0)
+            return 0;
+        return complain(USAGE, "--peers %.100s: must be on or off", optarg);
     case 'j':
         o->json = true;
         return 0;
@@ -163,9 +171,9 @@ static int parse_option(int c, options_t *o, coders_t *coders)
 static int parse(int argc, char **argv, options_t *o, coders_t *coders)
 {
     static const struct option longs[] = {
-        {"codec", 1, 0, 'c'}, {"size", 1, 0, 's'},    {"data", 1, 0, 'd'},
-        {"dtype", 1, 0, 't'}, {"kernels", 1, 0, 'k'}, {"repeat", 1, 0, 'r'},
-        {"json", 0, 0, 'j'},  {"help", 0, 0, 'h'},    {0, 0, 0, 0}};
+        {"codec", 1, 0, 'c'},   {"size", 1, 0, 's'},   {"data", 1, 0, 'd'}, {"dtype", 1, 0, 't'},
+        {"kernels", 1, 0, 'k'}, {"repeat", 1, 0, 'r'}, {"json", 0, 0, 'j'}, {"peers", 1, 0, 'p'},
+        {"help", 0, 0, 'h'},    {0, 0, 0, 0}};
     static char name[] = "gradwire bench codec";
     int status = 0;
     *o = (options_t){.data = "normal", .dtype = GW_F32, .repeats = 11};
@@ -184,6 +192,8 @@ static int parse(int argc, char **argv, options_t *o, coders_t *coders)
         o->all = true;
         status = add_codec(coders, "all");
     }
+    if (o->peers == PEERS_AUTO && !o->all)
+        o->peers = PEERS_OFF;
     return status ? status + 1 : 0;
 }
 
@@ -224,6 +234,16 @@ static void *pages(size_t bytes)
     return whole < bytes ? NULL : aligned_alloc(4096, whole);
 }
 
+static void choose_library_room(gw_bench_codec_t *bench)
+{
+    const gw_bench_library_t *library;
+    for (size_t i = 0; (library = gw_bench_library_at(i)); i++)
+        if (gw_bench_library_takes(library, bench->dtype, bench->bytes)) {
+            size_t bound = library->bound(library, bench->bytes);
+            bench->capacity = bound > bench->capacity ? bound : bench->capacity;
+        }
+}
+
 static void choose_room(gw_bench_codec_t *bench, const coders_t *coders)
 {
     for (size_t i = 0; i < coders->count; i++) {
@@ -236,9 +256,11 @@ static void choose_room(gw_bench_codec_t *bench, const coders_t *coders)
 
 /* What does not fit is refused before it is tried: Linux would promise the memory and end the
  * process when it is used. The peers' payloads are left out first. */
-static int allocate(gw_bench_codec_t *bench, const coders_t *coders)
+static int allocate(gw_bench_codec_t *bench, const coders_t *coders, bool libraries)
 {
     choose_room(bench, coders);
+    if (libraries)
+        choose_library_room(bench);
     double left = (double)memory_left();
     double need = (double)bench->bytes + (double)bench->capacity + 8.0 * (double)bench->count;
     double peers = (double)bench->peer_room * (GW_BENCH_PEERS + 1);
@@ -307,6 +329,15 @@ static size_t list_tiers(const options_t *o, const char *tiers[TIERS_MAX])
     return count;
 }
 
+static int show(const gw_bench_codec_t *bench, const options_t *o, int width,
+                const gw_bench_row_t *row)
+{
+    gw_bench_print_row(o->json ? stderr : stdout, bench, row, width);
+    if (o->json)
+        gw_bench_print_json(bench, row, o->data);
+    return ferror(stdout) ? complain(1, "standard output cannot be written") : 0;
+}
+
 /* One row; `row` is complete when the result is 0 or the bound is broken. */
 static int run_codec(gw_bench_codec_t *bench, const options_t *o, int width, gw_bench_row_t *row)
 {
@@ -319,11 +350,8 @@ static int run_codec(gw_bench_codec_t *bench, const options_t *o, int width, gw_
                         gw_dtype_name(bench->dtype));
     if (status != GW_OK)
         return complain(1, "%s on kernels %s: %s", spec, tier, gw_status_text(status));
-    gw_bench_print_row(o->json ? stderr : stdout, bench, row, width);
-    if (o->json)
-        gw_bench_print_json(bench, row, o->data);
-    if (ferror(stdout))
-        return complain(1, "standard output cannot be written");
+    if (show(bench, o, width, row) != 0)
+        return 1;
     if (!row->within)
         return complain(1,
                         "%s on kernels %s: what was decoded is outside of the codec's declared "
@@ -372,6 +400,36 @@ static int run_all(gw_bench_codec_t *bench, const options_t *o, const coders_t *
     return result;
 }
 
+static int run_library(gw_bench_codec_t *bench, const options_t *o, int width)
+{
+    gw_bench_row_t row = {0};
+    const char *name = bench->library->name;
+    gw_status_t status = gw_bench_codec_check(bench, &row);
+    if (status == GW_OK)
+        status = gw_bench_codec_time(bench, o->repeats, &row);
+    if (status != GW_OK)
+        return complain(1, "peer %s: %s", name, gw_status_text(status));
+    int result = show(bench, o, width, &row);
+    if (result == 0 && !row.within)
+        result = complain(1, "peer %s does not give back what it was given", name);
+    return result;
+}
+
+/* Behind the codecs; not being there is no failure. */
+static int run_libraries(gw_bench_codec_t *bench, const options_t *o, int width)
+{
+    int result = 0, found = 0;
+    for (size_t i = 0; (bench->library = gw_bench_library_at(i)) && !ferror(stdout); i++)
+        if (gw_bench_library_takes(bench->library, bench->dtype, bench->bytes)) {
+            int status = run_library(bench, o, width);
+            result = status > result ? status : result;
+            found++;
+        }
+    if (o->peers == PEERS_ON && found == 0)
+        complain(0, "no peer is on this machine: lz4, zstd, blosc or zfp");
+    return result;
+}
+
 static int run(const options_t *o, const coders_t *coders, const gw_bench_source_t *source)
 {
     char text[512] = "";
@@ -380,7 +438,7 @@ static int run(const options_t *o, const coders_t *coders, const gw_bench_source
     if (status)
         return status;
     bench.bytes = bench.count * gw_dtype_size(o->dtype);
-    status = allocate(&bench, coders);
+    status = allocate(&bench, coders, o->peers != PEERS_OFF);
     if (status == 0 &&
         !gw_bench_source_fill(source, o->dtype, bench.count, bench.src, text, sizeof text))
         status = complain(1, "--data %s", text);
@@ -388,6 +446,8 @@ static int run(const options_t *o, const coders_t *coders, const gw_bench_source
         gw_bench_source_describe(source, bench.count, text, sizeof text);
         gw_bench_print_head(o->json ? stderr : stdout, &bench, text, o->repeats, coders->width);
         status = run_all(&bench, o, coders);
+        int peers = o->peers != PEERS_OFF ? run_libraries(&bench, o, coders->width) : 0;
+        status = peers > status ? peers : status;
     }
     release(&bench);
     return status;
@@ -396,7 +456,7 @@ static int run(const options_t *o, const coders_t *coders, const gw_bench_source
 int gw_cli_bench_codec(int argc, char **argv)
 {
     options_t o;
-    coders_t coders = {.width = 5};
+    coders_t coders = {.width = 12};
     gw_bench_source_t source;
     gw_context_t *context = NULL;
     char why[1024] = "";

@@ -4,6 +4,7 @@
 #define GW_BENCH_CODEC_H
 
 #include "bench_codec_file.h"
+#include "bench_codec_library.h"
 #include "cli.h"
 
 /* ---- Data ------------------------------------------------------------------------------------ */
@@ -50,6 +51,7 @@ enum { GW_BENCH_PEERS = 7 };
 /* One codec's work: buffers of `count` elements that all codecs of a run share. */
 typedef struct gw_bench_codec {
     const gw_coder_t *coder;
+    const gw_bench_library_t *library; /* not NULL: it is at work, and not the codec */
     gw_dtype_t dtype;
     size_t count, bytes;
     void *src;       /* count elements of dtype */
@@ -72,8 +74,10 @@ typedef struct gw_bench_row {
     size_t wire_bytes, poisoned;
     uint64_t frame_hash; /* of the bytes: the same on every tier and machine */
     double rel_l2, max_err;
+    double cosine;     /* of the angle between source and decoded; NAN where one is all 0 */
     double rel_l2_ef8; /* of the mean of 8 steps with feedback; NAN without */
-    bool within;       /* every element is inside the codec's declared bound */
+    bool within;       /* every element is inside the codec's declared bound; of a library: a
+                          lossless one gives back the same bytes, a lossy one finite numbers */
     bool reduce_same;  /* one pass of reduce writes the bytes that its steps do */
 } gw_bench_row_t;
 

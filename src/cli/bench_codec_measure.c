@@ -15,6 +15,8 @@ enum { REPEATS_MIN = 3 };
 
 bool gw_bench_codec_has(const gw_bench_codec_t *bench, gw_bench_op_t op)
 {
+    if (bench->library)
+        return op == GW_BENCH_ENCODE || op == GW_BENCH_DECODE;
     const gw_codec_t *family = bench->coder->family;
     if (op == GW_BENCH_REDUCE)
         return family->reduce != NULL && bench->peer_room > 0;
@@ -22,15 +24,30 @@ bool gw_bench_codec_has(const gw_bench_codec_t *bench, gw_bench_op_t op)
            (family->flags & GW_CODEC_FEEDBACK && gw_coder_get(bench->coder, "ef", 1) != 0);
 }
 
+static gw_status_t run_library(gw_bench_codec_t *b, gw_bench_op_t op)
+{
+    const gw_bench_library_t *library = b->library;
+    if (op != GW_BENCH_ENCODE)
+        return library->decode(library, b->frame, b->length, b->out, b->bytes)
+                   ? GW_OK
+                   : GW_ERR_FRAME_PAYLOAD;
+    b->length =
+        library->encode(library, gw_dtype_size(b->dtype), b->src, b->bytes, b->frame, b->capacity);
+    return b->length > 0 ? GW_OK : GW_ERR_NO_SPACE;
+}
+
 gw_status_t gw_bench_codec_run(gw_bench_codec_t *b, gw_bench_op_t op)
 {
+    if (b->library)
+        return run_library(b, op);
     if (op == GW_BENCH_ENCODE || op == GW_BENCH_ENCODE_EF) {
         gw_encode_t in = {.src = b->src,
                           .src_dtype = b->dtype,
                           .wire_dtype = b->dtype,
                           .residual = op == GW_BENCH_ENCODE_EF ? b->residual : NULL,
                           .count = b->count,
-                          .key = ++b->key};
+                          .key = ++b->key,
+                          .shared_key = b->key};
         gw_status_t status = gw_frame_encode(b->coder, &in, b->frame, b->capacity, &b->length);
         b->poisoned = in.poisoned;
         return status;

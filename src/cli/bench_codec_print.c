@@ -33,11 +33,12 @@ void gw_bench_print_head(FILE *out, const gw_bench_codec_t *bench, const char *d
         "pairs on warm buffers\n"
         "# own + 7: own input and 7 payloads, summed and encoded in one pass; 8 steps: rel L2 of "
         "the mean of 8 steps with feedback\n"
-        "# bound: whether every element is inside the codec's declared error\n\n",
+        "# bound: whether every element is inside the codec's declared error; peer: other "
+        "libraries, without a frame header\n\n",
         repeats);
-    fprintf(out, "%-*s %-7s %12s %12s %12s %12s %12s %6s %10s %6s %9s %9s %9s %s\n", width, "codec",
-            "kernels", "encode", "encode ef", "decode", "decode-add", "own + 7", "memcpy",
-            "wire bytes", "ratio", "rel L2", "max error", "8 steps", "bound");
+    fprintf(out, "%-*s %-7s %12s %12s %12s %12s %12s %6s %10s %6s %9s %9s %8s %9s %s\n", width,
+            "codec", "kernels", "encode", "encode ef", "decode", "decode-add", "own + 7", "memcpy",
+            "wire bytes", "ratio", "rel L2", "max error", "cosine", "8 steps", "bound");
     fprintf(out, "%-*s %-7s", width, "", "");
     for (int op = 0; op < GW_BENCH_OPS; op++)
         fprintf(out, " %6s %5s", "GB/s", "x");
@@ -52,19 +53,34 @@ static void print_rate(FILE *out, double gbps, double times)
         fprintf(out, " %6.2f %5.2f", gbps, times);
 }
 
+static void print_or_dash(FILE *out, const char *number, const char *text, double value)
+{
+    if (isnan(value))
+        fprintf(out, text, "-");
+    else
+        fprintf(out, number, value);
+}
+
+const char *gw_bench_row_name(const gw_bench_codec_t *bench)
+{
+    return bench->library ? bench->library->name : bench->coder->spec;
+}
+
 void gw_bench_print_row(FILE *out, const gw_bench_codec_t *bench, const gw_bench_row_t *row,
                         int width)
 {
-    fprintf(out, "%-*s %-7s", width, bench->coder->spec, gw_kernel_tier());
+    const gw_bench_library_t *library = bench->library;
+    fprintf(out, "%-*s %-7s", width, gw_bench_row_name(bench), library ? "peer" : gw_kernel_tier());
     for (int op = 0; op < GW_BENCH_OPS; op++)
         print_rate(out, row->gbps[op], row->times_memcpy[op]);
     fprintf(out, " %6.2f %10zu %6.3f %9.2e %9.2e", row->memcpy_gbps, row->wire_bytes,
             (double)bench->bytes / (double)row->wire_bytes, row->rel_l2, row->max_err);
-    if (isnan(row->rel_l2_ef8))
-        fprintf(out, " %9s", "-");
-    else
-        fprintf(out, " %9.2e", row->rel_l2_ef8);
-    fprintf(out, " %s\n", row->within && row->reduce_same ? "yes" : "NO");
+    print_or_dash(out, " %8.5f", " %8s", row->cosine);
+    print_or_dash(out, " %9.2e", " %9s", row->rel_l2_ef8);
+    fprintf(out, " %s\n",
+            library && library->lossy && row->within ? "-"
+            : row->within && row->reduce_same        ? "yes"
+                                                     : "NO");
     fflush(out);
 }
 
@@ -80,9 +96,10 @@ void gw_bench_print_json(const gw_bench_codec_t *bench, const gw_bench_row_t *ro
                                                     "reduce7"};
     char key[32];
     printf("{\"codec\": ");
-    gw_json_string(stdout, bench->coder->spec);
+    gw_json_string(stdout, gw_bench_row_name(bench));
     printf(", \"dtype\": \"%s\", \"kernels\": \"%s\", \"bytes\": %zu, \"wire_bytes\": %zu",
-           gw_dtype_name(bench->dtype), gw_kernel_tier(), bench->bytes, row->wire_bytes);
+           gw_dtype_name(bench->dtype), bench->library ? "peer" : gw_kernel_tier(), bench->bytes,
+           row->wire_bytes);
     gw_bench_json_number("ratio", (double)bench->bytes / (double)row->wire_bytes);
     for (int op = 0; op < GW_BENCH_REDUCE; op++)
         gw_bench_json_number(named(key, sizeof key, names[op], "_gbps"), row->gbps[op]);
@@ -93,6 +110,12 @@ void gw_bench_print_json(const gw_bench_codec_t *bench, const gw_bench_row_t *ro
     for (int op = 0; op < GW_BENCH_OPS; op++)
         gw_bench_json_number(named(key, sizeof key, names[op], "_x"), row->times_memcpy[op]);
     gw_bench_json_number("rel_l2_ef8", row->rel_l2_ef8);
+    gw_bench_json_number("cosine", row->cosine);
+    printf(", \"peer\": ");
+    if (bench->library)
+        gw_json_string(stdout, bench->library->version());
+    else
+        printf("null");
     printf(", \"within_bound\": %s, \"poisoned_buckets\": %zu, \"frame_hash\": \"%016" PRIx64
            "\", \"elements\": %zu, \"data\": ",
            row->within ? "true" : "false", row->poisoned, row->frame_hash, bench->count);

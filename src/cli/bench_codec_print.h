@@ -9,6 +9,9 @@
 void gw_bench_print_head(FILE *out, const gw_bench_codec_t *bench, const char *data, int repeats,
                          int width);
 
+/* The codec's spec or the library's name. */
+const char *gw_bench_row_name(const gw_bench_codec_t *bench);
+
 /* One row of the table, of bench->coder on the kernels in use. */
 void gw_bench_print_row(FILE *out, const gw_bench_codec_t *bench, const gw_bench_row_t *row,
                         int width);

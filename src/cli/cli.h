@@ -19,4 +19,10 @@ int gw_cli_bench_allreduce(int argc, char **argv);
  * ("gradwire/mpi-openmpi.so"). False when it does not fit or the library's path is not known. */
 bool gw_cli_library_path(const char *relative, char *out, size_t size);
 
+/* Parses the next name in family->names that is a codec by itself, from the start (NULL) or from
+ * where the call before ended. Returns where it ends; NULL: none is left. `why` (may be NULL) says
+ * what is wrong with a name that was passed over. */
+const char *gw_cli_next_codec(const gw_codec_t *family, const char *from, gw_coder_t *out,
+                              char *why, size_t size);
+
 #endif

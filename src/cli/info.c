@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "info_matrix.h"
 
 static void print_settings(const gw_context_t *context)
 {
@@ -50,6 +51,8 @@ static void print_text(const gw_context_t *context)
         printf("  %-12s %s, id %u: %s\n", codec->names, codec->family, codec->id, codec->summary);
         print_params(codec);
     }
+    puts("");
+    gw_matrix_print(stdout, GW_MATRIX_TEXT);
     puts("\ntransports:");
     const char *name;
     for (size_t i = 0; (name = gw_transport_name_at(i)); i++) {
@@ -146,6 +149,8 @@ static void print_json(const gw_context_t *context)
                available ? "true" : "false");
     printf("]}, \"codecs\": [");
     json_codecs();
+    printf("], \"matrix\": [");
+    gw_matrix_print(stdout, GW_MATRIX_JSON);
     printf("], \"transports\": [");
     json_transports();
     printf("], \"settings\": [");
@@ -156,7 +161,7 @@ static void print_json(const gw_context_t *context)
 }
 
 /* The settings table as Markdown, for the README. */
-static void print_markdown(void)
+static void markdown_settings(void)
 {
     gw_setting_info_t s;
     puts("| setting | default | values | meaning |\n|---|---|---|---|");
@@ -168,21 +173,41 @@ static void print_markdown(void)
     }
 }
 
+/* Tables as Markdown; `which` is "settings", "codecs" or NULL for both. */
+static int print_markdown(const char *which)
+{
+    bool settings = !which || strcmp(which, "settings") == 0;
+    bool codecs = !which || strcmp(which, "codecs") == 0;
+    if (!settings && !codecs) {
+        fprintf(stderr, "gradwire info --markdown %.100s: must be settings or codecs\n", which);
+        return 2;
+    }
+    if (settings)
+        markdown_settings();
+    if (!which)
+        puts("");
+    if (codecs)
+        gw_matrix_print(stdout, GW_MATRIX_MARKDOWN);
+    return 0;
+}
+
+static int usage(bool help)
+{
+    fputs("usage: gradwire info [--json | --markdown [settings | codecs]]\n"
+          "  --json      one JSON object\n"
+          "  --markdown  the settings table as the README has it, and the matrix of codecs as "
+          "codecs/README.md has it\n",
+          help ? stdout : stderr);
+    return help ? 0 : 2;
+}
+
 int gw_cli_info(int argc, char **argv)
 {
-    const char *form = argc == 2 ? argv[1] : "";
-    if (argc > 2 || (argc == 2 && strcmp(form, "--json") != 0 && strcmp(form, "--markdown") != 0)) {
-        bool help = argc == 2 && strcmp(form, "--help") == 0;
-        fputs("usage: gradwire info [--json | --markdown]\n"
-              "  --json      one JSON object\n"
-              "  --markdown  the settings table as the README has it\n",
-              help ? stdout : stderr);
-        return help ? 0 : 2;
-    }
-    if (strcmp(form, "--markdown") == 0) {
-        print_markdown();
-        return 0;
-    }
+    const char *form = argc >= 2 ? argv[1] : "";
+    if (argc <= 3 && strcmp(form, "--markdown") == 0)
+        return print_markdown(argc == 3 ? argv[2] : NULL);
+    if (argc > 2 || (argc == 2 && strcmp(form, "--json") != 0))
+        return usage(argc == 2 && strcmp(form, "--help") == 0);
     gw_context_t *context;
     char why[256] = "";
     if (gw_context_create(NULL, 0, &context, why, sizeof why) != GW_OK) {

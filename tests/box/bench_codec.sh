@@ -31,16 +31,21 @@ refused() {
     fi
 }
 
-# rows CHECK: every line of stdout is a JSON object r, and CHECK holds for the list `rows` of them.
+# rows CHECK: every line of stdout is a JSON object r, and CHECK holds for the lists `rows` of codecs and `peers` of others.
 rows() {
     "$python" - "$gw_tmp/out" "$1" <<'PY'
 import json, sys
 KEYS = ["codec", "dtype", "kernels", "bytes", "wire_bytes", "ratio", "encode_gbps", "encode_ef_gbps", "decode_gbps",
         "decode_add_gbps", "memcpy_gbps", "rel_l2", "max_err"]
-rows = [json.loads(line) for line in open(sys.argv[1])]
-assert rows, "no rows"
-for r in rows:
+every = [json.loads(line) for line in open(sys.argv[1])]
+rows, peers = [r for r in every if not r["peer"]], [r for r in every if r["peer"]]
+assert every, "no rows"
+for r in every:
     assert list(r)[:len(KEYS)] == KEYS, list(r)
+    assert r["cosine"] is None or -1 <= r["cosine"] <= 1, r
+for r in peers:
+    assert r["kernels"] == "peer" and r["encode_gbps"] > 0 < r["decode_gbps"] and r["decode_add_gbps"] is None, r
+for r in rows:
     for key in ("encode_gbps", "decode_gbps", "decode_add_gbps", "memcpy_gbps", "encode_x", "decode_x", "decode_add_x"):
         assert r[key] > 0, (key, r)
     assert abs(r["ratio"] * r["wire_bytes"] / r["bytes"] - 1) < 1e-5, r
@@ -84,11 +89,14 @@ json_keeps_stdout_clean() {
 tap 'a table on stdout, nothing on stderr' prints_table
 tap 'with --json the table is on stderr' json_keeps_stdout_clean
 families=$(info "[c['names'] for c in d['codecs']]")
-lossless=$(info "[name for c in d['codecs'] if not c['lossy'] for name in c['names'].split()]")
+lossless=$(info "[r['codec'] for r in d['matrix'] if not r['lossy']]")
+matrix=$(info "[(r['codec'], r['fixed'], r['bits']['f32'], r['feedback'], r['reduce']) for r in d['matrix']]")
 tap 'all codecs' try 0 "${quick[@]}" --codec all --data gradient --json
 tap 'every family that info lists is there' rows "all({name.split(':')[0] for name in names.split()} & {r['codec'].split(':')[0] for r in rows} for names in $families)"
 tap 'q1 to q8 and raw are there' rows "{'raw', *('q%d' % bits for bits in range(1, 9))} <= {r['codec'] for r in rows}"
 tap 'lossless codecs have no error, lossy ones do' rows "all((r['rel_l2'] == 0) == (r['codec'].split(':')[0] in $lossless) for r in rows)"
+tap "info's matrix: its codecs, their features and sizes" rows "{(r['codec'], r['encode_ef_gbps'] is not None, r['reduce7_gbps'] is not None) for r in rows} == {(c, ef, one) for c, _, _, ef, one in $matrix} and all(r['wire_bytes'] - 48 <= (bits + 0.01) / 8 * r['elements'] * (1.05 if r['codec'].startswith('topk') else 1) for r in rows for c, fixed, bits, _, _ in $matrix if c == r['codec'])"
+tap 'cosine: 1 where nothing is lost, and the angle that the error allows' rows "all(r['cosine'] == 1 for r in rows if r['rel_l2'] == 0) and all(r['cosine'] >= (1 - r['rel_l2'] ** 2) ** 0.5 - 1e-5 for r in rows if r['rel_l2'] < 1) and 0.9 < [r['cosine'] for r in rows if r['codec'] == 'q4'][0] < 1"
 tap 'all of them keep their bound' rows "all(r['within_bound'] and r['poisoned_buckets'] == 0 for r in rows)"
 tap 'q4 sums and encodes in one pass' rows "all(r['reduce7_gbps'] > 0 for r in rows if r['codec'] == 'q4')"
 tap 'more bits, less error and more bytes' rows "(lambda q: all(a['rel_l2'] > b['rel_l2'] and a['wire_bytes'] < b['wire_bytes'] for a, b in zip(q, q[1:])))(sorted((r for r in rows if r['codec'] in ['q%d' % bits for bits in range(1, 9)]), key=lambda r: r['codec']))"
@@ -120,6 +128,8 @@ tap 'an .npy file, all of it: 10000 elements' rows "rows[0]['bytes'] == 40000 an
 error=$("$python" -c "import json; print(json.loads(open('$gw_tmp/out').readline())['rel_l2'])")
 tap 'the same elements as raw float32' try 0 --data "$gw_tmp/g.raw" --codec q4 --repeat 1 --json
 tap 'the same elements as raw float32: the same error' rows "rows[0]['rel_l2'] == $error"
+tap 'all codecs on a file' try 0 --data "$gw_tmp/g.npy" --repeat 1 --json
+tap 'all codecs on a file: every family, inside its bound' rows "all({name.split(':')[0] for name in names.split()} & {r['codec'].split(':')[0] for r in rows} for names in $families) and all(r['within_bound'] and r['elements'] == 10000 for r in rows)"
 tap 'float16 in the file' try 0 --data "$gw_tmp/half.npy" --codec q4 --repeat 1 --json
 tap 'float16 in the file: nearly the same error' rows "rows[0]['bytes'] == 40000 and abs(rows[0]['rel_l2'] / $error - 1) < 0.01"
 tap 'a file that is cycled' try 0 --data "$gw_tmp/g.npy" --size 1M --codec q4 --repeat 1
@@ -185,7 +195,7 @@ options=("--codec q9|--codec q9: no codec 'q9'; closest: 'q8'" "--codec q4:bucke
     "--size 6|--size 6: must be a multiple of the 4 bytes" "--size 99999999999G|must be a number"
     "--dtype f64|--dtype f64: must be f32, f16 or bf16" "--dtype int|--dtype int: must be"
     "--kernels sse|kernels tier 'sse' does not exist; allowed here: best, ref" "--repeat 0|--repeat 0: must be a whole number"
-    "--repeat many|--repeat many: must be" "64M|64M: no argument is expected")
+    "--repeat many|--repeat many: must be" "--peers maybe|--peers maybe: must be on or off" "64M|64M: no argument is expected")
 for case in "${options[@]}"; do
     # shellcheck disable=SC2086 # an option and its value
     tap "${case%%|*} is wrong usage" refused 2 "${case#*|}" ${case%%|*}
@@ -206,6 +216,46 @@ full_disk() {
 }
 tap 'a full disk fails' full_disk
 
+# Compressors of other libraries, those that are here.
+found=$("$python" - <<'PY'
+import ctypes
+def here(name):
+    try:
+        return bool(ctypes.CDLL(name))
+    except OSError:
+        return False
+count = {"liblz4.so.1": 1, "libzstd.so.1": 2, "libblosc.so.1": 2, "libzfp.so.1": 2}
+print(sum(n for name, n in count.items() if here(name)))
+PY
+)
+if [ "$found" -gt 0 ]; then
+    tap 'peers beside all codecs' try 0 "${quick[@]}" --data gradient --json
+    tap 'peers beside all codecs: those that are here, the lossless ones exact' rows "len(peers) == $found and all(r['within_bound'] and (r['rel_l2'] == 0) == (not r['codec'].startswith('zfp')) for r in peers) and rows"
+    tap 'peers on bf16' try 0 "${quick[@]}" --dtype bf16 --codec raw --peers on --json
+    tap 'peers on bf16: exact' rows "peers and len(rows) == 1 and all(r['within_bound'] and r['rel_l2'] == 0 for r in peers)"
+    tap 'peers of one element' try 0 --size 4 --repeat 1 --codec raw --peers on --json
+    tap 'peers of one element: all of them' rows "len(peers) == $found and all(r['within_bound'] for r in peers)"
+else
+    tap_skip 'peers beside all codecs' 'no lz4, zstd, blosc or zfp on this machine'
+fi
+tap 'no peers beside one codec' try 0 "${quick[@]}" --codec q4 --json
+tap 'no peers beside one codec: one row' rows "len(rows) == 1 and not peers"
+tap '--peers off' try 0 "${quick[@]}" --peers off --json
+tap '--peers off: none' rows "rows and not peers"
+fake() {
+    LD_LIBRARY_PATH=$GW_BUILD/tests/fake BENCH_FAKE_LZ4=$1 try "${@:2}"
+}
+peer_caught() {
+    fake "$1" 1 "${quick[@]}" --codec raw --peers on --json && grep -qF "$2" "$gw_tmp/err"
+}
+tap 'a peer by its name at run time' fake none 0 "${quick[@]}" --codec raw --peers on --json
+tap 'a peer by its name at run time: its row' rows "[(r['wire_bytes'], r['peer'], r['within_bound']) for r in peers if r['codec'] == 'lz4'] == [(262144, 'lz4 0.fake', True)]"
+tap 'a peer that changes a byte is caught' peer_caught byte 'peer lz4 does not give back what it was given'
+tap 'a peer that changes a byte is caught: its row says so' rows "[r['codec'] for r in peers if not r['within_bound']] == ['lz4']"
+tap 'a peer that gives back too little is caught' peer_caught length 'peer lz4: frame payload not valid'
+tap 'a peer that does not compress is caught' peer_caught refuse 'peer lz4: '
+tap 'the program needs none of them' bash -c "! ldd '$gradwire' | grep -E 'lz4|zstd|blosc|zfp'"
+
 # A codec of somebody else's is listed at once, and one that lies is found out.
 extra() {
     LD_PRELOAD=$GW_BUILD/tests/libbench_extra_codec.so BENCH_EXTRA=$1 try "${@:2}"
@@ -217,6 +267,11 @@ caught() {
 }
 tap 'a registered codec is among all' extra good 0 "${quick[@]}" --json --kernels all
 tap 'a registered codec is among all: its row' rows "[r['wire_bytes'] for r in rows if r['codec'] == 'upper16'] == [131072 + 48] * $(wc -w <<<"$tiers") and all(r['within_bound'] for r in rows)"
+extra_matrix() {
+    LD_PRELOAD=$GW_BUILD/tests/libbench_extra_codec.so BENCH_EXTRA=good info "[r for r in d['matrix'] if r['codec'] == 'upper16'][0]['bits']" >"$gw_tmp/bits" &&
+        grep -qx "{'f32': 16, 'f16': None, 'bf16': None}" "$gw_tmp/bits" || { cat "$gw_tmp/bits"; return 1; }
+}
+tap "a registered codec is in info's matrix, with the type that it does not take" extra_matrix
 tap 'one that does not take a type is left out of all' extra good 0 "${quick[@]}" --dtype bf16
 tap 'it is said that it is left out' grep -q 'upper16 does not take bf16 and is left out' "$gw_tmp/err"
 tap 'asked for by name that is a failure' caught good 'combination not supported' --codec upper16 --dtype bf16

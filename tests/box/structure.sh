@@ -134,8 +134,24 @@ check_baseline() {
     return "$bad"
 }
 
+# check_manual TABLE FILE: what stands between the table's markers in FILE is what the program prints.
 check_manual() {
-    diff <(sed -n '/<!-- settings -->/,/<!-- \/settings -->/p' "$1" | sed '1d;$d') <("$GW_BUILD/bin/gradwire" info --markdown)
+    diff <(sed -n "/<!-- $1 -->/,/<!-- \\/$1 -->/p" "$2" | sed '1d;$d') <("$GW_BUILD/bin/gradwire" info --markdown "$1")
+}
+
+# What is for people, on one tier: --markdown needs no settings and has always the best one.
+matrix_on() {
+    GRADWIRE_KERNELS=$1 "$GW_BUILD/bin/gradwire" info | sed -n '/^payload bits/,/^$/p'
+}
+
+check_matrix_on() {
+    matrix_on "$1" | grep -q '^  q4 ' && diff <(matrix_on best) <(matrix_on "$1")
+}
+
+# Both tables with an empty line between them.
+check_both_tables() {
+    local info=$GW_BUILD/bin/gradwire
+    diff <("$info" info --markdown) <("$info" info --markdown settings; echo; "$info" info --markdown codecs)
 }
 
 baseline_objects() {
@@ -183,7 +199,15 @@ if [ "$(uname -m)" = x86_64 ]; then
 else
     tap_skip 'baseline objects hold no AVX code' 'not an x86-64 machine'
 fi
-tap "the README's settings are the program's" check_manual "$GW_SOURCE/README.md"
+tap "the README's settings are the program's" check_manual settings "$GW_SOURCE/README.md"
 sed 's/65536/65537/' "$GW_SOURCE/README.md" >"$gw_tmp/README.md"
-tap_fails 'a README with another default is caught' check_manual "$gw_tmp/README.md"
+tap_fails 'a README with another default is caught' check_manual settings "$gw_tmp/README.md"
+tap "the matrix in codecs/README.md is the program's" check_manual codecs "$GW_SOURCE/codecs/README.md"
+sed 's/^| `q4` | quant | 4.125 /| `q4` | quant | 4.124 /' "$GW_SOURCE/codecs/README.md" >"$gw_tmp/README.md"
+tap_fails 'a matrix with another size is caught' check_manual codecs "$gw_tmp/README.md"
+sed '/^| `topblock` | block | 32 /d' "$GW_SOURCE/codecs/README.md" >"$gw_tmp/README.md"
+tap_fails 'a matrix that lacks a codec is caught' check_manual codecs "$gw_tmp/README.md"
+tap 'the matrix is the same on the reference kernels' check_matrix_on ref
+tap '--markdown by itself prints both tables' check_both_tables
+tap_fails '--markdown of another word is wrong usage' "$GW_BUILD/bin/gradwire" info --markdown transports
 tap_done
