@@ -10,10 +10,10 @@
 #include "kernels.h"
 
 const char *const contract_properties[] = {
-    "sizes add up", "no space",  "encodes",      "size",   "source",   "guard",
-    "decodes",      "bound",     "exact",        "finite", "poison",   "spread",
-    "counted",      "residual",  "residual NaN", "added",  "half",     "tiers",
-    "refused",      "untouched", "pieces",       "slice",  "position", NULL};
+    "sizes add up", "no space", "encodes", "size",     "source", "guard",   "decodes",
+    "bound",        "exact",    "finite",  "poison",   "spread", "counted", "residual",
+    "residual NaN", "added",    "reduced", "merged",   "half",   "tiers",   "refused",
+    "untouched",    "pieces",   "slice",   "position", NULL};
 
 /* What the checks share: the coder, its input, and what the tier ref made of it. */
 typedef struct check {
@@ -330,6 +330,133 @@ static bool narrows(const check_t *c, result_t *r)
     return (status == GW_OK && i == n) || broken(c, "half", "element %zu, status %d", i, status);
 }
 
+/* ---- Sums ---------------------------------------------------------------------------------------
+ */
+
+enum { PEERS = 2 };
+
+/* Two payloads, of the input and of what lay in the residual; by itself and as a sum. */
+typedef struct sums {
+    uint8_t *payload[PEERS];
+    size_t length[PEERS];
+    float *sum, *kept[2];
+    uint8_t *out[2];
+} sums_t;
+
+static bool sums_new(const check_t *c, sums_t *s)
+{
+    const float *src[PEERS] = {c->data->x, c->data->residual};
+    gw_status_t status = GW_OK;
+    size_t bytes = 4 * c->data->count;
+    *s = (sums_t){.sum = malloc(bytes + 4)};
+    for (int k = 0; k < PEERS; k++) {
+        gw_encode_t in = request(c, NULL);
+        in.src = src[k];
+        in.src_dtype = GW_F32;
+        s->payload[k] = malloc(c->bound + 1);
+        s->out[k] = malloc(c->bound + 1);
+        s->kept[k] = malloc(bytes + 4);
+        memcpy(s->kept[k], c->data->residual, bytes);
+        status |= c->family->encode(c->coder, &in, s->payload[k], c->bound, &s->length[k]);
+    }
+    return status == GW_OK || broken(c, "encodes", "status %d of binary32", status);
+}
+
+static void sums_free(sums_t *s)
+{
+    for (int k = 0; k < PEERS; k++) {
+        free(s->payload[k]);
+        free(s->out[k]);
+        free(s->kept[k]);
+    }
+    free(s->sum);
+}
+
+static bool take(const check_t *c, const sums_t *s, int k, gw_decode_mode_t mode)
+{
+    gw_decode_t io = {.payload = s->payload[k],
+                      .length = s->length[k],
+                      .wire_dtype = c->data->wire_dtype,
+                      .count = c->data->count,
+                      .mode = mode,
+                      .dst = s->sum,
+                      .dst_dtype = GW_F32};
+    return c->family->decode(c->coder, &io) == GW_OK;
+}
+
+/* Own elements lie between the two payloads: STORE, a sum, ADD, a product, encode. */
+static bool chain(const check_t *c, sums_t *s, size_t *length)
+{
+    gw_encode_t in = request(c, c->feeds ? s->kept[0] : NULL);
+    if (!take(c, s, 0, GW_DECODE_STORE))
+        return false;
+    gw__kernels()->sum.add(s->sum, c->data->x, c->data->count);
+    if (!take(c, s, 1, GW_DECODE_ADD))
+        return false;
+    gw__kernels()->sum.scale(s->sum, 0.5f, c->data->count);
+    in.src = s->sum;
+    in.src_dtype = GW_F32;
+    return c->family->encode(c->coder, &in, s->out[0], c->bound, length) == GW_OK;
+}
+
+static bool reduce_is_chain(const check_t *c, sums_t *s)
+{
+    size_t expected = 0, length = 0;
+    gw_reduce_t in = {.own = c->data->src,
+                      .own_dtype = c->data->src_dtype,
+                      .own_at = 1,
+                      .payload = (const uint8_t *const *)s->payload,
+                      .length = s->length,
+                      .payloads = PEERS,
+                      .scale = 0.5f,
+                      .wire_dtype = c->data->wire_dtype,
+                      .residual = c->feeds ? s->kept[1] : NULL,
+                      .count = c->data->count,
+                      .key = 77,
+                      .shared_key = 78};
+    gw_status_t status = c->family->reduce(c->coder, &in, s->out[1], c->bound, &length);
+    bool right = status == GW_OK && chain(c, s, &expected) && length == expected &&
+                 !memcmp(s->out[0], s->out[1], length) &&
+                 !memcmp(s->kept[0], s->kept[1], 4 * c->data->count);
+    return right ||
+           broken(c, "reduced", "not what decoding, adding and encoding give (status %d)", status);
+}
+
+/* Payloads with numbers of 16 bits are refused. */
+static bool merge_is_adding(const check_t *c, const result_t *r, sums_t *s)
+{
+    float *merged = s->kept[0];
+    gw_merge_t io = {.from = s->payload[1],
+                     .from_length = s->length[1],
+                     .into = s->out[0],
+                     .into_length = s->length[0],
+                     .wire_dtype = c->data->wire_dtype,
+                     .count = c->data->count};
+    gw_decode_t back = answer(c, r, merged);
+    memcpy(s->out[0], s->payload[0], s->length[0]);
+    gw_status_t status = c->family->merge(c->coder, &io);
+    if (status == GW_ERR_UNSUPPORTED && c->data->wire_dtype != GW_F32)
+        return true;
+    back.payload = s->out[0];
+    back.length = s->length[0];
+    bool right = status == GW_OK && c->family->decode(c->coder, &back) == GW_OK &&
+                 take(c, s, 0, GW_DECODE_STORE) && take(c, s, 1, GW_DECODE_ADD);
+    for (size_t i = 0; right && i < c->data->count; i++)
+        right = same_or_nan(merged[i], s->sum[i]);
+    return right || broken(c, "merged", "not what decoding and adding give (status %d)", status);
+}
+
+static bool sums(const check_t *c, const result_t *r)
+{
+    sums_t s;
+    if (!c->family->reduce && !c->family->merge)
+        return true;
+    bool right = sums_new(c, &s) && (!c->family->reduce || reduce_is_chain(c, &s)) &&
+                 (!c->family->merge || merge_is_adding(c, r, &s));
+    sums_free(&s);
+    return right;
+}
+
 /* ---- Refusals -----------------------------------------------------------------------------------
  */
 
@@ -439,7 +566,8 @@ static bool check_values(const check_t *c, result_t *r)
 static bool check_first_tier(const check_t *c, result_t *r)
 {
     return sizes_add_up(c) && refuses_less_room(c) && check_values(c, r) && adds(c, r) &&
-           narrows(c, r) && refuses_other_lengths(c, r) && pieces_make_the_whole(c, r);
+           narrows(c, r) && sums(c, r) && refuses_other_lengths(c, r) &&
+           pieces_make_the_whole(c, r);
 }
 
 static bool same(const guarded_t *a, const guarded_t *b, size_t bytes)
@@ -453,7 +581,7 @@ static bool check_tier(const check_t *c, const result_t *ref)
     size_t bytes = 4 * c->data->count;
     result_t r = result_new(c, 0x5A);
     bool right = encodes(c, &r, c->feeds) && decodes(c, &r) && adds(c, &r) && narrows(c, &r) &&
-                 refuses_other_lengths(c, &r);
+                 sums(c, &r) && refuses_other_lengths(c, &r);
     if (right)
         right = (r.length == ref->length && same(&r.payload, &ref->payload, r.length) &&
                  same(&r.y, &ref->y, bytes) && same(&r.sum, &ref->sum, bytes) &&

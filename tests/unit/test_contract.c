@@ -160,6 +160,8 @@ typedef enum fault {
     CATCHES,
     STORES,
     TWICE,
+    SUMS,
+    MERGES,
     OTHER_TIER,
     ACCEPTS,
     WRITES,
@@ -190,6 +192,8 @@ static const struct {
     {CATCHES, "residual NaN", "few not finite"},
     {STORES, "added", "normal"},
     {TWICE, "half", "normal"},
+    {SUMS, "reduced", "normal"},
+    {MERGES, "merged", "normal"},
     {OTHER_TIER, "tiers", "normal"},
     {ACCEPTS, "refused", "normal"},
     {WRITES, "untouched", "normal"},
@@ -280,6 +284,24 @@ static gw_status_t wrong_decode(const gw_coder_t *coder, const gw_decode_t *in)
     return status;
 }
 
+/* Leaves out what the others sent. */
+static gw_status_t wrong_reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst,
+                                size_t capacity, size_t *length)
+{
+    gw_encode_t own = {.src = in->own,
+                       .src_dtype = in->own_dtype,
+                       .wire_dtype = in->wire_dtype,
+                       .residual = in->residual,
+                       .count = in->count};
+    return made_codec.encode(coder, &own, dst, capacity, length);
+}
+
+/* Leaves `into` as it is. */
+static gw_status_t wrong_merge(const gw_coder_t *coder, gw_merge_t *io)
+{
+    return GW_OK;
+}
+
 /* The family from outside under another name, with one fault at a time. */
 static gw_codec_t *wrong_family(void)
 {
@@ -314,6 +336,8 @@ static const char *verdict(gw_codec_t *family, fault_t what, const char *fill, g
     fault = what;
     if (what == INEXACT)
         family->flags &= ~(unsigned)GW_CODEC_LOSSY;
+    family->reduce = what == SUMS ? wrong_reduce : NULL;
+    family->merge = what == MERGES ? wrong_merge : NULL;
     contract_check(&coder, &data, &report);
     family->flags = made_codec.flags;
     fault = NOTHING_WRONG;
