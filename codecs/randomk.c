@@ -177,15 +177,15 @@ static void gather(const gw_encode_t *in, size_t at, scratch_t *s, size_t count)
     }
 }
 
-/* n/k times what was gathered; what overflows is limited. */
-static void scale(float *value, size_t count, float factor)
+/* n/k times what was gathered. What the type of the values holds before, it holds afterwards: what
+ * overflows is limited to its greatest number. */
+static void scale(const float *value, float *sent, size_t count, float factor, gw_dtype_t type)
 {
-    gw__kernels()->sum.scale(value, factor, count);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits = gw__float_bits(value[i]);
-        if ((bits & 0x7FFFFFFFu) == GW_TOPK_INF)
-            value[i] = gw__float_of(bits - 1);
-    }
+    const float most = type == GW_F16 ? 65504.0f : type == GW_BF16 ? 0x1.FEp127f : FLT_MAX;
+    gw__kernels()->sum.scale(sent, factor, count);
+    for (size_t i = 0; i < count; i++)
+        if (fabsf(value[i]) <= most)
+            sent[i] = fmaxf(-most, fminf(most, sent[i]));
 }
 
 static void encode_block(const gw_coder_t *coder, const gw_encode_t *in, size_t at, size_t n,
@@ -201,7 +201,7 @@ static void encode_block(const gw_coder_t *coder, const gw_encode_t *in, size_t 
         gather(in, at, s, m);
         memcpy(s->sent, s->value, m * sizeof *s->sent);
         if (coder->value[SCALE])
-            scale(s->sent, m, (float)((double)n / (double)k));
+            scale(s->value, s->sent, m, (float)((double)n / (double)k), type);
         gw__narrow(type, s->sent, out, m);
         gw__widen(type, out, s->sent, m);
         if (in->residual)
