@@ -499,6 +499,18 @@ int body_open(body_rank_t *me)
     return 0;
 }
 
+/* The end of what was sent may still be with the transport: the contract has senders progress until
+ * the receiver has it. Where ranks are threads, the gather that follows cannot do so. */
+static void linger(body_rank_t *me)
+{
+    double until = body_now() + 0.05;
+    while (body_now() < until)
+        if (me->transport->progress(me->link) > 0)
+            until = body_now() + 0.05;
+        else
+            me->transport->wait(me->link, 1000);
+}
+
 void body_run(body_rank_t *me)
 {
     char mine = 0, all[64];
@@ -509,6 +521,7 @@ void body_run(body_rank_t *me)
         return;
     snprintf(me->carrier, sizeof(me->carrier), "%s",
              me->transport->describe(me->link, me->rank == 0 ? 1 : 0));
+    linger(me);
     me->gather(me->gather_arg, &mine, all, 1);
     double start = body_now();
     gw_status_t status = me->transport->close(me->link);
