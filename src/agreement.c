@@ -14,17 +14,21 @@ static const char *byte_order(void)
 gw_status_t gw_context_agreement(const gw_context_t *context, char *out, size_t size)
 {
     const gw__settings_t *s = &context->settings;
-    char rules[48] = "none";
+    char rules[48] = "none", layouts[64] = "";
     if (context->rules.count > 0)
         snprintf(rules, sizeof rules, "%d rules %016llx", context->rules.count,
                  (unsigned long long)context->rules.digest);
+    /* Only where there are some: without, the text is that of versions that know no layouts. */
+    if (context->layouts.count > 0)
+        snprintf(layouts, sizeof layouts, ";GRADWIRE_LAYOUT=%d buffers %016llx",
+                 context->layouts.count, (unsigned long long)context->layouts.digest);
     int used = snprintf(
         out, size,
         "version=%s;wire=%d;byte_order=%s;codec=%s;min_bytes=%zu;gate=%s;plan=%s;seed=%llu;"
-        "transport=%s;disable=%d;GRADWIRE_CONFIG=%s",
+        "transport=%s;disable=%d;GRADWIRE_CONFIG=%s%s",
         GW_VERSION, GW_WIRE_REVISION, byte_order(), s->coder.spec, s->min_bytes,
         s->text[GW__SETTING_GATE], s->text[GW__SETTING_PLAN], (unsigned long long)s->seed,
-        s->text[GW__SETTING_TRANSPORT], s->disabled, rules);
+        s->text[GW__SETTING_TRANSPORT], s->disabled, rules, layouts);
     return used < 0 || (size_t)used >= size ? GW_ERR_NO_SPACE : GW_OK;
 }
 

@@ -129,8 +129,12 @@ void gw__call_begin(gw_work_t *work)
     work->runs = call->count > 0 && comm->size > 1;
     if (!work->runs)
         return;
+    if (work->split) {
+        gw__parts_begin(work);
+        return;
+    }
     if (base->family->at_call) {
-        base->family->at_call(base, comm->calls, &work->coder);
+        base->family->at_call(base, comm->calls - comm->parts.extra, &work->coder);
         coder = &work->coder;
     }
     gw__engine_call_t *job = &work->job;
@@ -146,7 +150,9 @@ void gw__call_begin(gw_work_t *work)
                   coder->family->grain(coder), chunk_of(work, coder));
     job->plan.reduces = job->plan.kind == GW_PLAN_DIRECT && coder->family->reduce;
     gw__residual_key_t key = residual_key(call, work->decision.plan, base);
-    if (keeps_residual(base))
+    if (work->part)
+        job->residual = work->residual;
+    else if (keeps_residual(base))
         job->residual = gw__residual_acquire(&comm->residuals, &key, job->send, &work->slot);
     if (job->residual && key.momentum) {
         job->momentum = job->residual + call->count;
@@ -182,48 +188,55 @@ gw_status_t gw__call_step(gw_work_t *work)
     if (work->status != GW_IN_PROGRESS)
         return work->status;
     if (work->runs) {
-        gw_status_t status = gw__engine_step(&comm->engine);
+        gw_status_t status = work->split ? gw__parts_step(work) : gw__engine_step(&comm->engine);
         if (status == GW_IN_PROGRESS)
             return status;
         work->status = status;
-        if (status != GW_OK)
+        if (status != GW_OK && !work->split)
             fail(comm, work);
     } else {
         if (call->send && call->send != call->recv && call->count > 0)
             memcpy(call->recv, call->send, call->count * gw_dtype_size(call->dtype));
         work->status = GW_OK;
     }
-    count(comm, work, work->runs ? &comm->engine.figures : &nothing);
+    if (!work->part)
+        count(comm, work,
+              work->split  ? &comm->parts.figures
+              : work->runs ? &comm->engine.figures
+                           : &nothing);
     return work->status;
 }
 
-/* Checks a call and decides on it. With an error nothing is to be done any more. */
-static gw_status_t prepare(gw_work_t *work)
+/* Checks a call and decides on it, unless its caller has; `given`: the facts that he did it with,
+ * or NULL. With an error nothing is to be done any more. */
+static gw_status_t prepare(gw_work_t *work, const gw_comm_facts_t *given)
 {
     gw_comm_t *comm = work->comm;
     gw_status_t status = check(comm, &work->call);
     if (status != GW_OK)
         return turn_down(comm, &work->call, status);
+    if (given && !work->decision.compress)
+        return GW_OK;
     if (work->decision.coder) { /* given by the caller */
         work->decision.compress = work->call.count > 0 && comm->size > 1;
         if (!work->decision.compress)
             work->decision.reason =
                 work->call.count == 0 ? GW_REASON_ZERO_COUNT : GW_REASON_SINGLE_RANK;
-        return GW_OK;
+        return gw__parts_prepare(work, given);
     }
     gw_comm_facts_t facts = {.size = comm->size,
                              .order = comm->id,
                              .name = comm->named ? comm->name : "",
                              .slot = gw_call_order_next(comm->order, &work->call)};
-    work->decision = gw_decide(comm->context, &work->call, &facts);
+    work->decision = gw__parts_decide(comm, &work->call, &facts);
     if (!work->decision.compress)
         work->decision.coder = &comm->engine.raw;
-    return GW_OK;
+    return gw__parts_prepare(work, &facts);
 }
 
-static gw_status_t all_reduce(gw_work_t *work)
+static gw_status_t all_reduce(gw_work_t *work, const gw_comm_facts_t *facts)
 {
-    gw_status_t status = prepare(work);
+    gw_status_t status = prepare(work, facts);
     return status == GW_OK ? gw__work_run(work) : status;
 }
 
@@ -231,7 +244,7 @@ gw_status_t gw_allreduce(gw_comm_t *comm, const void *send, void *recv, size_t c
                          gw_dtype_t dtype, gw_op_t op)
 {
     gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv}};
-    return all_reduce(&work);
+    return all_reduce(&work, NULL);
 }
 
 gw_status_t gw_allreduce_with(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_kind_t plan,
@@ -241,13 +254,24 @@ gw_status_t gw_allreduce_with(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_
     gw_work_t work = {.comm = comm,
                       .call = {GW_ALLREDUCE, dtype, op, count_, send, recv},
                       .decision = {.plan = plan, .coder = coder}};
-    return coder ? all_reduce(&work) : GW_ERR_INVALID;
+    return coder ? all_reduce(&work, NULL) : GW_ERR_INVALID;
+}
+
+gw_status_t gw_allreduce_decided(gw_comm_t *comm, const gw_call_t *call,
+                                 const gw_comm_facts_t *facts, const gw_decision_t *decision)
+{
+    if (!comm || !call || !facts || !decision)
+        return GW_ERR_INVALID;
+    gw_work_t work = {.comm = comm, .call = *call, .decision = *decision};
+    if (!decision->compress || !decision->coder)
+        work.decision.coder = &comm->engine.raw;
+    return all_reduce(&work, facts);
 }
 
 gw_status_t gw_iallreduce(gw_comm_t *comm, const void *send, void *recv, size_t count_,
                           gw_dtype_t dtype, gw_op_t op, gw_work_t **out)
 {
     gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv}};
-    gw_status_t status = out ? prepare(&work) : GW_ERR_INVALID;
+    gw_status_t status = out ? prepare(&work, NULL) : GW_ERR_INVALID;
     return status == GW_OK ? gw__work_post(&work, out) : status;
 }

@@ -90,6 +90,7 @@ void gw_comm_free(gw_comm_t *comm)
         comm->transport->close(comm->link);
     gw__engine_free(&comm->engine);
     gw__residual_free(&comm->residuals);
+    gw__parts_free(comm);
     gw_call_order_free(comm->order);
     pthread_mutex_lock(&comm->context->lock);
     if (comm->page)
@@ -139,6 +140,8 @@ gw_status_t gw_comm_timeline(gw_comm_t *comm, size_t events)
 
 void gw_comm_timeline_print(const gw_comm_t *comm, int width, FILE *out)
 {
-    if (comm->engine.timeline)
-        gw__timeline_print(comm->engine.timeline, width, out);
+    if (!comm->engine.timeline)
+        return;
+    gw__timeline_print(comm->engine.timeline, width, out);
+    gw__parts_print(comm, out);
 }

@@ -9,6 +9,7 @@
 #include "context_internal.h"
 #include "engine.h"
 #include "pace.h"
+#include "parts.h"
 #include "residual.h"
 #include "secret.h"
 #include "work.h"
@@ -27,6 +28,7 @@ struct gw_comm {
     gw__engine_t engine;
     gw__queue_t queue;
     gw__residual_store_t residuals;
+    gw__parts_t parts;
     gw__stats_page_t *page;  /* owned by the context's book; NULL: there was no memory */
     uint64_t resets_counted; /* of the residual store, in the figures */
     uint64_t calls;          /* calls that went over the link */

@@ -56,19 +56,35 @@ static gw_status_t open_stats(gw_context_t *context)
     return GW_OK;
 }
 
-/* The rules of GRADWIRE_CONFIG. A long path is cut in front, so that there is room for the reason.
- */
-static gw_status_t read_rules(gw_context_t *context, char *why, size_t why_size)
+/* What is wrong with the file of a setting. A long path is cut in front, so that there is room for
+ * the reason. */
+static void tell_file(const char *setting, const char *path, const char *reason, char *why,
+                      size_t why_size)
 {
-    const char *path = context->settings.text[GW__SETTING_CONFIG];
-    char reason[384] = "";
-    if (!path[0])
-        return GW_OK;
-    gw_status_t status = gw__rules_read(path, &context->rules, reason, sizeof reason);
     size_t length = strlen(path), shown = length > 100 ? 97 : length;
+    snprintf(why, why_size, "%s=%s%s: %s", setting, shown < length ? "..." : "",
+             path + length - shown, reason);
+}
+
+/* The rules of GRADWIRE_CONFIG, and the layouts of GRADWIRE_LAYOUT. */
+static gw_status_t read_files(gw_context_t *context, char *why, size_t why_size)
+{
+    const char *rules = context->settings.text[GW__SETTING_CONFIG];
+    const char *layouts = context->settings.text[GW__SETTING_LAYOUT];
+    char reason[384] = "";
+    gw_status_t status = GW_OK;
+    if (rules[0])
+        status = gw__rules_read(rules, &context->rules, reason, sizeof reason);
+    if (status != GW_OK) {
+        tell_file("GRADWIRE_CONFIG", rules, reason[0] ? reason : gw_status_text(status), why,
+                  why_size);
+        return status;
+    }
+    if (layouts[0])
+        status = gw__layouts_read(layouts, &context->layouts, reason, sizeof reason);
     if (status != GW_OK)
-        snprintf(why, why_size, "GRADWIRE_CONFIG=%s%s: %s", shown < length ? "..." : "",
-                 path + length - shown, reason[0] ? reason : gw_status_text(status));
+        tell_file("GRADWIRE_LAYOUT", layouts, reason[0] ? reason : gw_status_text(status), why,
+                  why_size);
     return status;
 }
 
@@ -98,7 +114,7 @@ gw_status_t gw_context_create(const gw_setting_t *overrides, size_t count, gw_co
     memset(context, 0, sizeof *context);
     gw_status_t status = gw__settings_read(&context->settings, overrides, count, why, why_size);
     if (status == GW_OK)
-        status = read_rules(context, why, why_size);
+        status = read_files(context, why, why_size);
     if (status == GW_OK)
         status = select_kernels(context, why, why_size);
     if (status != GW_OK)
@@ -129,6 +145,7 @@ undo_log:
     gw__log_close(&context->log);
 undo_context:
     gw__rules_free(&context->rules);
+    gw__layouts_free(&context->layouts);
     free(context);
     return status;
 }
@@ -150,6 +167,7 @@ void gw_context_free(gw_context_t *context)
     gw__stats_book_clear(&context->stats);
     gw__pool_free(context->pool);
     gw__rules_free(&context->rules);
+    gw__layouts_free(&context->layouts);
     free(context->facts);
     pthread_mutex_destroy(&context->lock);
     gw__log_close(&context->log);
@@ -210,7 +228,18 @@ gw_status_t gw_rule_at(const gw_context_t *context, size_t i, int *line, char *o
 
 unsigned gw_rule_facts(const gw_context_t *context)
 {
-    return gw__rules_facts(&context->rules);
+    return gw__rules_facts(&context->rules) | (context->layouts.slots ? GW_RULE_SLOT : 0u);
+}
+
+gw_status_t gw_layout_at(const gw_context_t *context, size_t i, const gw_layout_t **out, int *line,
+                         long *slot)
+{
+    if (!context || i >= (size_t)context->layouts.count)
+        return GW_ERR_NOT_FOUND;
+    *out = context->layouts.entry[i].layout;
+    *line = context->layouts.entry[i].line;
+    *slot = context->layouts.entry[i].slot;
+    return GW_OK;
 }
 
 const char *gw_kernel_tier(void)

@@ -8,6 +8,7 @@
 #include <gradwire/context.h>
 #include <gradwire/topology.h>
 
+#include "layouts.h"
 #include "log.h"
 #include "pace.h"
 #include "pool.h"
@@ -20,7 +21,8 @@ enum { GW__TOLD = 32 };
 
 struct gw_context {
     gw__settings_t settings;
-    gw__rules_t rules; /* of GRADWIRE_CONFIG */
+    gw__rules_t rules;     /* of GRADWIRE_CONFIG */
+    gw__layouts_t layouts; /* of GRADWIRE_LAYOUT */
     gw__log_t log;
     pthread_mutex_t lock;   /* of everything below */
     gw__stats_book_t stats; /* counters of the process and of its communicators */

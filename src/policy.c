@@ -57,25 +57,98 @@ static const gw__rule_t *rule_of(const gw_context_t *context, const gw_call_t *c
     return gw__rules_match(&context->rules, call, facts);
 }
 
-gw_decision_t gw_decide(const gw_context_t *context, const gw_call_t *call,
-                        const gw_comm_facts_t *facts)
+/* The codec that a rule (NULL: GRADWIRE_CODEC) gives, or NULL: none. */
+static const gw_coder_t *codec_of(const gw_context_t *context, const gw__rule_t *rule)
+{
+    const gw_coder_t *coder = rule ? &rule->coder : &context->settings.coder;
+    return (rule && rule->exclude) || coder->family->id == 0 ? NULL : coder;
+}
+
+gw__choice_t gw__policy_tensor(const gw_context_t *context, const gw_call_t *call,
+                               const gw_comm_facts_t *facts, const gw_tensor_t *tensor)
+{
+    gw__choice_t choice = {0};
+    const gw__rule_t *rule = tensor ? gw__rules_match_tensor(&context->rules, call, facts, tensor)
+                                    : rule_of(context, call, facts);
+    if (rule && gw__rule_names_tensors(rule)) {
+        choice.rule = rule;
+    } else if (tensor) {
+        choice.one_dimension = tensor->ndim <= 1;
+        choice.tiny = gw__tensor_elements(tensor) < GW_LAYOUT_TINY;
+    }
+    choice.coder = choice.one_dimension || choice.tiny ? NULL : codec_of(context, rule);
+    return choice;
+}
+
+void gw__choice_why(const gw__choice_t *choice, char *out, size_t size)
+{
+    if (choice->rule)
+        snprintf(out, size, "line %d of GRADWIRE_CONFIG", choice->rule->line);
+    else if (choice->one_dimension)
+        snprintf(out, size, "one dimension");
+    else if (choice->tiny)
+        snprintf(out, size, "fewer than %d elements", GW_LAYOUT_TINY);
+    else
+        snprintf(out, size, "codec of the call");
+}
+
+gw_status_t gw_layout_choice(const gw_context_t *context, const gw_layout_t *layout,
+                             const gw_call_t *call, const gw_comm_facts_t *facts, size_t i,
+                             gw_tensor_choice_t *out)
+{
+    gw_tensor_t tensor;
+    if (!context || !call || !facts || gw_layout_tensor(layout, i, &tensor) != GW_OK)
+        return GW_ERR_NOT_FOUND;
+    gw__choice_t choice = gw__policy_tensor(context, call, facts, &tensor);
+    out->coder = choice.coder;
+    gw__choice_why(&choice, out->why, sizeof out->why);
+    return GW_OK;
+}
+
+/* The codec of the first part of the buffer that is not exact, or NULL: all of it is. */
+static const gw_coder_t *first_codec(const gw_context_t *context, const gw_call_t *call,
+                                     const gw_comm_facts_t *facts, const gw_layout_t *layout)
+{
+    size_t end = 0;
+    const gw_coder_t *coder = NULL;
+    for (size_t i = 0; i < layout->count && !coder; i++) {
+        const gw_tensor_t *tensor = &layout->tensor[i];
+        if (tensor->offset > end)
+            coder = gw__policy_tensor(context, call, facts, NULL).coder;
+        if (!coder)
+            coder = gw__policy_tensor(context, call, facts, tensor).coder;
+        end = tensor->offset + gw__tensor_elements(tensor);
+    }
+    return coder || end == layout->elements ? coder
+                                            : gw__policy_tensor(context, call, facts, NULL).coder;
+}
+
+gw_decision_t gw__policy_decide(const gw_context_t *context, const gw_call_t *call,
+                                const gw_comm_facts_t *facts, const gw_layout_t *layout)
 {
     const gw__settings_t *settings = &context->settings;
-    const gw_coder_t *coder = &settings->coder;
+    const gw_coder_t *coder = NULL;
     gw_decision_t decision = {.reason = check(settings, call, facts)};
     if (decision.reason == GW_REASON_NONE) {
-        const gw__rule_t *rule = rule_of(context, call, facts);
-        if (rule)
-            coder = &rule->coder;
-        if ((rule && rule->exclude) || coder->family->id == 0)
+        coder = layout ? first_codec(context, call, facts, layout)
+                       : codec_of(context, rule_of(context, call, facts));
+        if (!coder)
             decision.reason = GW_REASON_EXCLUDED;
     }
     decision.compress = decision.reason == GW_REASON_NONE;
+    decision.layout = decision.compress ? layout : NULL;
     decision.coder = decision.compress ? coder : NULL;
     size_t bytes = decision.compress ? gw_frame_bound(coder, call->dtype, call->count)
                                      : call->count * gw_dtype_size(call->dtype);
     decision.plan = gw__policy_plan(settings, facts->size, bytes);
     return decision;
+}
+
+gw_decision_t gw_decide(const gw_context_t *context, const gw_call_t *call,
+                        const gw_comm_facts_t *facts)
+{
+    return gw__policy_decide(context, call, facts,
+                             gw__layouts_find(&context->layouts, call->count, facts->slot));
 }
 
 void gw_decision_print(const gw_context_t *context, const gw_call_t *call,
@@ -96,7 +169,10 @@ void gw_decision_print(const gw_context_t *context, const gw_call_t *call,
         if (found)
             snprintf(rule, sizeof rule, " (line %d of GRADWIRE_CONFIG)", found->line);
     }
-    if (decision->compress)
+    if (decision->layout)
+        snprintf(out + used, size - (size_t)used, "%zu tensors, %s and others",
+                 decision->layout->count, decision->coder->spec);
+    else if (decision->compress)
         snprintf(out + used, size - (size_t)used, "%s %s%s", decision->coder->spec,
                  gw__plan_kind_name(decision->plan), rule);
     else

@@ -3,10 +3,32 @@
 #ifndef GW_POLICY_H
 #define GW_POLICY_H
 
+#include <gradwire/layout.h>
+
 #include "plan.h"
+#include "rules.h"
 #include "settings.h"
 
 /* How a call of `size` ranks, whose encoded form takes `encoded_bytes` on each, is split. */
 gw_plan_kind_t gw__policy_plan(const gw__settings_t *settings, int size, size_t encoded_bytes);
+
+/* gw_decide with a layout instead of that of GRADWIRE_LAYOUT; NULL: none. */
+gw_decision_t gw__policy_decide(const gw_context_t *context, const gw_call_t *call,
+                                const gw_comm_facts_t *facts, const gw_layout_t *layout);
+
+/* What a call does with one tensor of its buffer, and why. */
+typedef struct gw__choice {
+    const gw_coder_t *coder;  /* owned by the context; NULL: exact */
+    const gw__rule_t *rule;   /* that named the tensor, or NULL: the default for its shape, */
+    bool one_dimension, tiny; /* for which it is exact, or the codec of the call */
+} gw__choice_t;
+
+/* tensor NULL: of elements that no tensor describes, which go as the call would without a layout.
+ * Pure. */
+gw__choice_t gw__policy_tensor(const gw_context_t *context, const gw_call_t *call,
+                               const gw_comm_facts_t *facts, const gw_tensor_t *tensor);
+
+/* The reason of a choice, for people. */
+void gw__choice_why(const gw__choice_t *choice, char *out, size_t size);
 
 #endif

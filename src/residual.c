@@ -77,6 +77,19 @@ void gw__residual_clear(gw__residual_store_t *store)
         drop(store, i);
 }
 
+int gw__residual_forget(gw__residual_store_t *store, size_t count, uint64_t coder)
+{
+    int dropped = 0;
+    for (int i = 0; i < store->slot_count; i++) {
+        const gw__residual_slot_t *slot = &store->slots[i];
+        if (!slot->values || slot->key.count != count || (coder && slot->key.coder != coder))
+            continue;
+        drop(store, i);
+        dropped++;
+    }
+    return dropped;
+}
+
 void gw__residual_free(gw__residual_store_t *store)
 {
     gw__residual_clear(store);

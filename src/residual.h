@@ -70,6 +70,10 @@ float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_
 /* Sets a slot to zero after a call that failed; counted. Slot -1 is fine. */
 void gw__residual_reset(gw__residual_store_t *store, int slot);
 
+/* Drops the slots of one count (and of one coder's hash, unless it is 0); counted. Returns their
+ * number. */
+int gw__residual_forget(gw__residual_store_t *store, size_t count, uint64_t coder);
+
 /* Drops all slots; counted. What was learned of the sequence stays. */
 void gw__residual_clear(gw__residual_store_t *store);
 

@@ -46,6 +46,16 @@ static bool fits(const char *pattern, const char *name)
     return *pattern == '\0';
 }
 
+static bool asked(const gw__range_t *range)
+{
+    return range->from != 0 || range->to != UINT64_MAX;
+}
+
+bool gw__rule_names_tensors(const gw__rule_t *rule)
+{
+    return rule->has_tensor || asked(&rule->ndim) || asked(&rule->elements);
+}
+
 static bool matches(const gw__rule_t *rule, const gw_call_t *call, const gw_comm_facts_t *facts)
 {
     return (rule->dtypes >> call->dtype & 1) &&
@@ -61,14 +71,27 @@ const gw__rule_t *gw__rules_match(const gw__rules_t *rules, const gw_call_t *cal
     if ((unsigned)call->dtype > GW_F64)
         return NULL;
     for (int i = 0; i < rules->count; i++)
-        if (matches(&rules->rule[i], call, facts))
+        if (!gw__rule_names_tensors(&rules->rule[i]) && matches(&rules->rule[i], call, facts))
             return &rules->rule[i];
     return NULL;
 }
 
-static bool asked(const gw__range_t *range)
+static bool matches_tensor(const gw__rule_t *rule, const gw_tensor_t *tensor)
 {
-    return range->from != 0 || range->to != UINT64_MAX;
+    return within(&rule->ndim, (uint64_t)tensor->ndim) &&
+           within(&rule->elements, gw__tensor_elements(tensor)) &&
+           (!rule->has_tensor || fits(rule->tensor, tensor->name));
+}
+
+const gw__rule_t *gw__rules_match_tensor(const gw__rules_t *rules, const gw_call_t *call,
+                                         const gw_comm_facts_t *facts, const gw_tensor_t *tensor)
+{
+    if ((unsigned)call->dtype > GW_F64)
+        return NULL;
+    for (int i = 0; i < rules->count; i++)
+        if (matches_tensor(&rules->rule[i], tensor) && matches(&rules->rule[i], call, facts))
+            return &rules->rule[i];
+    return NULL;
 }
 
 unsigned gw__rules_facts(const gw__rules_t *rules)
@@ -148,6 +171,10 @@ void gw__rule_print(const gw__rule_t *rule, char *out, size_t size)
     if (rule->has_name)
         append(out, size, "name=\"%s\" ", rule->name);
     append_range(out, size, "slot", &rule->slot);
+    if (rule->has_tensor)
+        append(out, size, "tensor=\"%s\" ", rule->tensor);
+    append_range(out, size, "ndim", &rule->ndim);
+    append_range(out, size, "elements", &rule->elements);
     append(out, size, "-> %s", rule->exclude ? "exclude" : rule->coder.spec);
 }
 
@@ -181,8 +208,7 @@ static ssize_t read_all(int fd, char *out, size_t size)
     return (ssize_t)used;
 }
 
-/* The bytes of a regular file; NULL with the reason. */
-static char *load(const char *path, size_t *length, char *why, size_t why_size)
+char *gw__text_load(const char *path, size_t most, size_t *length, char *why, size_t why_size)
 {
     struct stat info;
     char *text = NULL;
@@ -192,12 +218,12 @@ static char *load(const char *path, size_t *length, char *why, size_t why_size)
         snprintf(why, why_size, "cannot be read: %s", strerror(errno));
     } else if (!S_ISREG(info.st_mode)) {
         snprintf(why, why_size, "is not a file of text");
-    } else if (!(text = malloc(GW__RULES_FILE_MAX + 1))) {
+    } else if (!(text = malloc(most + 1))) {
         snprintf(why, why_size, "out of memory");
-    } else if ((got = read_all(fd, text, GW__RULES_FILE_MAX + 1)) < 0) {
+    } else if ((got = read_all(fd, text, most + 1)) < 0) {
         snprintf(why, why_size, "cannot be read: %s", strerror(errno));
-    } else if (got > GW__RULES_FILE_MAX) {
-        snprintf(why, why_size, "is larger than %d bytes", GW__RULES_FILE_MAX);
+    } else if ((size_t)got > most) {
+        snprintf(why, why_size, "is larger than %zu bytes", most);
         got = -1;
     }
     if (fd >= 0)
@@ -213,7 +239,7 @@ static char *load(const char *path, size_t *length, char *why, size_t why_size)
 gw_status_t gw__rules_read(const char *path, gw__rules_t *out, char *why, size_t why_size)
 {
     size_t length = 0;
-    char *text = load(path, &length, why, why_size);
+    char *text = gw__text_load(path, GW__RULES_FILE_MAX, &length, why, why_size);
     if (!text)
         return GW_ERR_BAD_SETTING;
     gw_status_t status = gw__rules_parse(text, length, out, why, why_size);

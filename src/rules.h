@@ -6,13 +6,16 @@
 #include <gradwire/codec.h>
 #include <gradwire/context.h>
 
+#include "layouts.h"
+
 /* Bounds of a file: more than anybody writes, and little enough to be read in no time. */
 enum {
     GW__RULES_FILE_MAX = 64 * 1024, /* bytes */
     GW__RULES_LINE_MAX = 1024,      /* bytes of one line */
     GW__RULES_MAX = 256,            /* rules */
     GW__RULES_NAME_MAX = 64,        /* bytes of a name pattern, with its NUL */
-    GW__RULES_TEXT_MAX = 512        /* bytes of any rule as gw__rule_print writes it */
+    GW__RULES_TENSOR_MAX = 128,     /* bytes of a pattern of tensors' names, with its NUL */
+    GW__RULES_TEXT_MAX = 1024       /* bytes of any rule as gw__rule_print writes it */
 };
 
 /* Both ends belong to it. {0, UINT64_MAX}: not asked for. */
@@ -27,6 +30,9 @@ typedef struct gw__rule {
     gw__range_t bytes, ranks, comm, slot;
     bool has_name;
     char name[GW__RULES_NAME_MAX]; /* * stands for any characters */
+    gw__range_t ndim, elements;    /* of a tensor */
+    bool has_tensor;
+    char tensor[GW__RULES_TENSOR_MAX]; /* likewise */
     bool exclude;
     gw_coder_t coder; /* unless exclude */
 } gw__rule_t;
@@ -49,7 +55,19 @@ gw_status_t gw__rules_read(const char *path, gw__rules_t *out, char *why, size_t
 
 void gw__rules_free(gw__rules_t *rules);
 
-/* The first rule that matches, or NULL. Pure: looks at dtype, count, and the facts. */
+/* The bytes of a regular file of at most `most` bytes, malloc'ed; NULL with the reason in `why`. */
+char *gw__text_load(const char *path, size_t most, size_t *length, char *why, size_t why_size);
+
+/* Whether a rule has a condition on tensors: then it decides on tensors, never on a call. */
+bool gw__rule_names_tensors(const gw__rule_t *rule);
+
+/* The first rule that matches this tensor of a call, or NULL; those without a condition on tensors
+ * too. Pure. */
+const gw__rule_t *gw__rules_match_tensor(const gw__rules_t *rules, const gw_call_t *call,
+                                         const gw_comm_facts_t *facts, const gw_tensor_t *tensor);
+
+/* The first rule for the call itself that matches, or NULL. Pure: looks at dtype, count, and the
+ * facts. */
 const gw__rule_t *gw__rules_match(const gw__rules_t *rules, const gw_call_t *call,
                                   const gw_comm_facts_t *facts);
 

@@ -168,7 +168,9 @@ static gw_status_t read_dtype(const reader_t *r, const word_t *value, gw__rule_t
     return GW_OK;
 }
 
-static gw_status_t read_name(const reader_t *r, const word_t *value, gw__rule_t *rule)
+/* A pattern, in quotation marks or without, into `size` bytes. */
+static gw_status_t read_pattern(const reader_t *r, const word_t *value, char *out, size_t size,
+                                const char *too_long)
 {
     word_t text = *value;
     bool quoted = text.length >= 2 && text.text[0] == '"' && text.text[text.length - 1] == '"';
@@ -176,12 +178,47 @@ static gw_status_t read_name(const reader_t *r, const word_t *value, gw__rule_t 
         text = piece(value, 1, value->length - 1);
     if (memchr(text.text, '"', text.length))
         return refuse(r, value, "a quotation mark inside of a name");
-    if (text.length >= sizeof rule->name)
-        return refuse(r, value, "longer than 63 bytes, which no name is");
-    memcpy(rule->name, text.text, text.length);
-    rule->name[text.length] = '\0';
-    rule->has_name = true;
+    if (text.length >= size)
+        return refuse(r, value, too_long);
+    memcpy(out, text.text, text.length);
+    out[text.length] = '\0';
     return GW_OK;
+}
+
+static gw_status_t read_name(const reader_t *r, const word_t *value, gw__rule_t *rule)
+{
+    rule->has_name = true;
+    return read_pattern(r, value, rule->name, sizeof rule->name,
+                        "longer than 63 bytes, which no name is");
+}
+
+static gw_status_t read_tensor(const reader_t *r, const word_t *value, gw__rule_t *rule)
+{
+    rule->has_tensor = true;
+    return read_pattern(r, value, rule->tensor, sizeof rule->tensor,
+                        "longer than 127 bytes; * stands for any characters");
+}
+
+/* A range that holds for any tensor does so for tensors only: like tensor=*. */
+static gw_status_t read_of_tensor(const reader_t *r, const word_t *value, gw__rule_t *rule,
+                                  gw__range_t *out)
+{
+    gw_status_t status = read_range(r, value, false, 0, out);
+    if (status == GW_OK && !rule->has_tensor && out->from == 0 && out->to == UINT64_MAX) {
+        rule->has_tensor = true;
+        strcpy(rule->tensor, "*");
+    }
+    return status;
+}
+
+static gw_status_t read_ndim(const reader_t *r, const word_t *value, gw__rule_t *rule)
+{
+    return read_of_tensor(r, value, rule, &rule->ndim);
+}
+
+static gw_status_t read_elements(const reader_t *r, const word_t *value, gw__rule_t *rule)
+{
+    return read_of_tensor(r, value, rule, &rule->elements);
 }
 
 static const struct {
@@ -193,7 +230,10 @@ static const struct {
                   {"ranks", read_ranks},
                   {"comm", read_comm},
                   {"name", read_name},
-                  {"slot", read_slot}};
+                  {"slot", read_slot},
+                  {"tensor", read_tensor},
+                  {"ndim", read_ndim},
+                  {"elements", read_elements}};
 enum { CONDITIONS = sizeof conditions / sizeof conditions[0] };
 
 static gw_status_t read_condition(const reader_t *r, const word_t *word, unsigned *seen,
@@ -207,8 +247,8 @@ static gw_status_t read_condition(const reader_t *r, const word_t *word, unsigne
         i++;
     if (i == CONDITIONS)
         return refuse(r, &name,
-                      "no such condition; there are collective, dtype, bytes, ranks, comm, name "
-                      "and slot, then -> and a codec or exclude");
+                      "no such condition; there are collective, dtype, bytes, ranks, comm, name, "
+                      "slot, tensor, ndim and elements, then -> and a codec or exclude");
     if (length + 1 >= word->length)
         return refuse(r, word, "a condition is written name=value");
     if (*seen >> i & 1)
@@ -253,7 +293,9 @@ static gw_status_t read_line(reader_t *r, gw__rule_t *rule, bool *found)
                          .bytes = all,
                          .ranks = all,
                          .comm = all,
-                         .slot = all};
+                         .slot = all,
+                         .ndim = all,
+                         .elements = all};
     *found = false;
     for (;;) {
         gw_status_t status = next_word(r, &word);

@@ -25,6 +25,8 @@ typedef enum gw__plan_setting {
     X(MIN_BYTES, "GRADWIRE_MIN_BYTES", "65536", "bytes", "smaller calls pass through")             \
     X(CONFIG, "GRADWIRE_CONFIG", "", "file",                                                       \
       "rules: which calls get another codec or are left alone")                                    \
+    X(LAYOUT, "GRADWIRE_LAYOUT", "", "file",                                                       \
+      "which parts of a buffer are which tensors: those of one dimension stay exact")              \
     X(GATE, "GRADWIRE_GATE", "always", "always", "every eligible call is compressed")              \
     X(PLAN, "GRADWIRE_PLAN", "auto", "auto|direct|gather",                                         \
       "how a call is split: direct (owner sums a shard), gather (everybody sums all), auto")       \

@@ -221,6 +221,7 @@ static bool retire_one(gw__stats_book_t *book)
         book->pages_retired++;
         book->page_count--;
         *at = page->next;
+        free(page->layouts);
         free(page);
         return true;
     }
@@ -254,9 +255,24 @@ void gw__stats_book_clear(gw__stats_book_t *book)
     while (book->pages) {
         gw__stats_page_t *page = book->pages;
         book->pages = page->next;
+        free(page->layouts);
         free(page);
     }
     book->page_count = 0;
+}
+
+void gw__stats_page_layout(gw__stats_page_t *page, const char *object)
+{
+    size_t used = page->layouts_length, length = strlen(object);
+    char *text = length < GW__STATS_LAYOUTS - used - 2 && used + 2 < GW__STATS_LAYOUTS
+                     ? realloc(page->layouts, used + length + 3)
+                     : NULL;
+    if (!text) {
+        page->layouts_left_out++;
+        return;
+    }
+    page->layouts_length += (size_t)sprintf(text + used, used ? ", %s" : "%s", object);
+    page->layouts = text;
 }
 
 /* ---- Printing
@@ -317,6 +333,10 @@ static void print_page(const gw__stats_page_t *page, const snapshot_t *shot, FIL
     if (page->error[0])
         print_text("last_error", page->error, out);
     print_classes(shot, out);
+    if (page->layouts)
+        fprintf(out, ", \"layouts\": [%s]", page->layouts);
+    if (page->layouts_left_out > 0)
+        fprintf(out, ", \"layouts_left_out\": %zu", page->layouts_left_out);
     fputs("}", out);
 }
 

@@ -51,7 +51,9 @@ typedef struct gw__stats_page {
     char name[64], codec[128], transport[64];
     int failed_rank; /* of the last error, with its sentence; -1: none */
     char error[256];
-    _Alignas(64) _Atomic uint64_t sequence; /* odd while a call is added */
+    char *layouts; /* JSON objects, comma separated: how calls with a layout go; NULL: none */
+    size_t layouts_length, layouts_left_out; /* bytes; objects that there was no room for */
+    _Alignas(64) _Atomic uint64_t sequence;  /* odd while a call is added */
     char codec_used[128];     /* of the first compressed call; written once, before plan */
     const char *_Atomic plan; /* of the first compressed call; NULL: none yet */
     gw__stats_counters_t counters;
@@ -93,6 +95,11 @@ void gw__stats_page_read(const gw__stats_page_t *page, gw_stats_t *out);
 /* A page for a new communicator, or NULL when there is no memory; the book owns it. When the
  * communicator is freed its owner sets `open` to false. Under the owner's lock. */
 gw__stats_page_t *gw__stats_page_new(gw__stats_book_t *book, uint32_t id, int size);
+
+/* Adds a JSON object about calls with a layout to a page; counted and left out beyond
+ * GW__STATS_LAYOUTS bytes in all. Under the owner's lock. */
+enum { GW__STATS_LAYOUTS = 1 << 20 };
+void gw__stats_page_layout(gw__stats_page_t *page, const char *object);
 
 /* Under the owner's lock. */
 void gw__stats_book_clear(gw__stats_book_t *book);

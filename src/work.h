@@ -9,6 +9,7 @@
 #include <gradwire/comm.h>
 
 #include "engine.h"
+#include "parts.h"
 
 /* One all-reduce, from posting to end. */
 struct gw_work {
@@ -16,6 +17,10 @@ struct gw_work {
     gw_call_t call;
     gw_decision_t decision;
     gw__engine_call_t job;
+    const gw__split_t *split; /* the call goes in parts; NULL: as a whole */
+    uint64_t part; /* not 0: this is no call of the application's but a part of one, and this is its
+                      key for state that is kept from call to call; it is not counted, */
+    float *residual;  /* and finds its residual here, or NULL */
     gw_coder_t coder; /* in force in this call, where a schedule changes it */
     int slot;         /* of its residual, -1: none */
     bool runs;        /* the engine has it */

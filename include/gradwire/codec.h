@@ -5,7 +5,7 @@
 
 #include <gradwire/types.h>
 
-#define GW_CODEC_ABI           3
+#define GW_CODEC_ABI           4
 #define GW_CODEC_MAX_PARAMS    12
 #define GW_CODEC_SPEC_MAX      128 /* bytes of a canonical spec, with its final NUL */
 #define GW_CODEC_HEADER_PARAMS 8   /* bytes of parameters in a frame's header */
@@ -22,6 +22,10 @@ typedef struct gw_coder {
     double value[GW_CODEC_MAX_PARAMS];
     char spec[GW_CODEC_SPEC_MAX]; /* canonical text: name, then parameters that differ from default
                                    */
+    size_t rows; /* the elements of the call are a matrix of so many rows, the first dimension of
+                    the tensor, times count / rows columns, all others; 0: unknown. No parameter:
+                    not in the spec, not in a frame, the same on all ranks. Set for a call that is
+                    one tensor of two dimensions or more (layout.h). */
 } gw_coder_t;
 
 typedef enum gw_param_type {
@@ -42,10 +46,12 @@ typedef struct gw_codec_param {
 } gw_codec_param_t;
 
 enum {
-    GW_CODEC_LOSSY = 1 << 0,   /* decode(encode(x)) may differ from x */
-    GW_CODEC_FIXED = 1 << 1,   /* payload size follows from the count: bound() is exact */
-    GW_CODEC_LINEAR = 1 << 2,  /* payloads can be summed without decoding: merge() is there */
-    GW_CODEC_FEEDBACK = 1 << 3 /* encode() can keep a residual */
+    GW_CODEC_LOSSY = 1 << 0,    /* decode(encode(x)) may differ from x */
+    GW_CODEC_FIXED = 1 << 1,    /* payload size follows from the count: bound() is exact */
+    GW_CODEC_LINEAR = 1 << 2,   /* payloads can be summed without decoding: merge() is there */
+    GW_CODEC_FEEDBACK = 1 << 3, /* encode() can keep a residual */
+    GW_CODEC_MATRIX = 1 << 4 /* works on matrices: each tensor that a layout gives it is a call of
+                                its own, with coder->rows set */
 };
 
 /* What encode() reads. */

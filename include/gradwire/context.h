@@ -56,7 +56,7 @@ GW_API gw_status_t gw_setting_at(const gw_context_t *context, size_t i, gw_setti
  * its canonical text ("bytes=1M.. -> q8"), of at most GW_RULE_TEXT_MAX bytes with its NUL.
  * GW_ERR_NOT_FOUND behind the last one.
  */
-#define GW_RULE_TEXT_MAX 512
+#define GW_RULE_TEXT_MAX 1024
 GW_API gw_status_t gw_rule_at(const gw_context_t *context, size_t i, int *line, char *out,
                               size_t size);
 
@@ -126,7 +126,9 @@ typedef struct gw_decision {
     bool compress;
     gw_reason_t reason; /* GW_REASON_NONE when compress */
     gw_plan_kind_t plan;
-    const struct gw_coder *coder; /* when compress: owned by the context */
+    const struct gw_coder *coder;   /* when compress: owned by the context */
+    const struct gw_layout *layout; /* the call goes tensor by tensor (layout.h), each with a codec
+                                       of its own, of which `coder` is one; NULL: as a whole */
 } gw_decision_t;
 
 /* A pure function of the call's type, operation and count, the facts and the settings: never of an

@@ -10,7 +10,8 @@
  *     gw_comm_create(context, &(gw_comm_params_t){ .rank = rank, .size = size, .allgather = f,
  * .allgather_arg = arg }, &comm); gw_allreduce(comm, NULL, gradient, count, GW_F32, GW_SUM);
  *
- * then settings, decisions and statistics (context.h), the hardware map (topology.h), and last the
+ * then settings, decisions and statistics (context.h), what a buffer is made of (layout.h), the
+ * hardware map (topology.h), and last the
  * contracts of codecs (codec.h) and transports (transport.h).
  */
 #ifndef GRADWIRE_GRADWIRE_H
@@ -20,6 +21,7 @@
 #include <gradwire/types.h>
 #include <gradwire/context.h>
 #include <gradwire/comm.h>
+#include <gradwire/layout.h>
 #include <gradwire/topology.h>
 #include <gradwire/codec.h>
 #include <gradwire/transport.h>

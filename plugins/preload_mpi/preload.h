@@ -8,6 +8,7 @@
 
 #include <gradwire/comm.h>
 #include <gradwire/context.h>
+#include <gradwire/layout.h>
 
 #include "preload_abi.h"
 
@@ -86,7 +87,7 @@ const char *gw__pmpi_bind(void);
     X(comm_create)                                                                                 \
     X(comm_error)                                                                                  \
     X(comm_free)                                                                                   \
-    X(allreduce_with)
+    X(allreduce_decided)
 
 typedef struct gw__library {
 #define GW_LIBRARY_MEMBER(name) __typeof__(gw_##name) *name;

@@ -72,12 +72,13 @@ static gw_call_t describe(const arguments_t *a)
                        .recv = a->recv};
 }
 
-static gw_decision_t decide(gw__comm_state_t *state, const gw_call_t *call)
+/* What is known of the communicator, with the place of this call. */
+static gw_comm_facts_t facts_of(gw__comm_state_t *state, const gw_call_t *call)
 {
     gw_comm_facts_t facts = state->facts;
     if (state->calls)
         facts.slot = gw__library.call_order_next(state->calls, call);
-    return gw__library.decide(gw__job.context, call, &facts);
+    return facts;
 }
 
 static gw_reason_t reason_to_pass(const arguments_t *a, const gw_decision_t *decision,
@@ -102,11 +103,10 @@ static int pass(const arguments_t *a, gw_reason_t reason)
 
 /* An error becomes an MPI error, through the error handler that the user chose. The library has
  * logged which. */
-static int compress(gw__comm_state_t *state, const gw_call_t *call, const gw_decision_t *decision)
+static int compress(gw__comm_state_t *state, const gw_call_t *call, const gw_comm_facts_t *facts,
+                    const gw_decision_t *decision)
 {
-    gw_status_t status =
-        gw__library.allreduce_with(state->comm, decision->coder, decision->plan, call->send,
-                                   call->recv, call->count, call->dtype, call->op);
+    gw_status_t status = gw__library.allreduce_decided(state->comm, call, facts, decision);
     return status == GW_OK ? MPI_SUCCESS : gw__error_raise(state, status);
 }
 
@@ -123,9 +123,10 @@ __attribute__((visibility("default"))) int MPI_Allreduce(const void *sendbuf, vo
     if (!state)
         return pass(&a, GW_REASON_DISABLED);
     gw_call_t call = describe(&a);
-    gw_decision_t decision = decide(state, &call);
+    gw_comm_facts_t facts = facts_of(state, &call);
+    gw_decision_t decision = gw__library.decide(gw__job.context, &call, &facts);
     gw_reason_t reason = reason_to_pass(&a, &decision, state);
     if (reason == GW_REASON_NONE)
-        return compress(state, &call, &decision);
+        return compress(state, &call, &facts, &decision);
     return pass(&a, reason);
 }

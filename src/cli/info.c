@@ -23,6 +23,44 @@ static void print_rules(const gw_context_t *context)
         printf("%s  line %-4d %s\n", i ? "" : "\nrules (first match wins):\n", line, text);
 }
 
+/* The call of a layout that its choices are shown for; rules may say otherwise of others. */
+static gw_call_t call_of(const gw_layout_t *layout)
+{
+    return (gw_call_t){GW_ALLREDUCE, GW_F32, GW_SUM, gw_layout_elements(layout), NULL, NULL};
+}
+
+static void print_tensors(const gw_context_t *context, const gw_layout_t *layout, long slot)
+{
+    const gw_call_t call = call_of(layout);
+    const gw_comm_facts_t facts = {.size = 2, .slot = slot};
+    gw_tensor_choice_t choice;
+    gw_tensor_t tensor;
+    for (size_t i = 0; gw_layout_tensor(layout, i, &tensor) == GW_OK; i++) {
+        if (gw_layout_choice(context, layout, &call, &facts, i, &choice) != GW_OK)
+            continue;
+        printf("    %-40s ", tensor.name);
+        for (int d = 0; d < tensor.ndim; d++)
+            printf(d ? "x%zu" : "%zu", tensor.dim[d]);
+        printf("%s at %zu: %s (%s)\n", tensor.ndim ? "" : "scalar", tensor.offset,
+               choice.coder ? choice.coder->spec : "exact", choice.why);
+    }
+}
+
+static void print_layouts(const gw_context_t *context)
+{
+    const gw_layout_t *layout;
+    long slot;
+    int line;
+    for (size_t i = 0; gw_layout_at(context, i, &layout, &line, &slot) == GW_OK; i++) {
+        printf("%s  line %-4d buffer of %zu elements", i ? "" : "\nlayouts (f32, 2 ranks):\n", line,
+               gw_layout_elements(layout));
+        if (slot > 0)
+            printf(", place %ld", slot);
+        printf(", %zu tensors\n", gw_layout_count(layout));
+        print_tensors(context, layout, slot);
+    }
+}
+
 static void print_params(const gw_codec_t *codec)
 {
     for (const gw_codec_param_t *p = codec->params; p && p->name; p++) {
@@ -66,6 +104,7 @@ static void print_text(const gw_context_t *context)
     }
     print_settings(context);
     print_rules(context);
+    print_layouts(context);
 }
 
 static void json_param(const gw_codec_param_t *p, bool first)
@@ -137,6 +176,38 @@ static void json_rules(const gw_context_t *context)
     }
 }
 
+static void json_tensors(const gw_context_t *context, const gw_layout_t *layout, long slot)
+{
+    const gw_call_t call = call_of(layout);
+    const gw_comm_facts_t facts = {.size = 2, .slot = slot};
+    gw_tensor_choice_t choice;
+    gw_tensor_t tensor;
+    for (size_t i = 0; gw_layout_tensor(layout, i, &tensor) == GW_OK; i++) {
+        if (gw_layout_choice(context, layout, &call, &facts, i, &choice) != GW_OK)
+            continue;
+        printf("%s{\"name\": ", i ? ", " : "");
+        gw_json_string(stdout, tensor.name);
+        printf(", \"offset\": %zu, \"shape\": [", tensor.offset);
+        for (int d = 0; d < tensor.ndim; d++)
+            printf(d ? ", %zu" : "%zu", tensor.dim[d]);
+        printf("], \"codec\": \"%s\", \"why\": \"%s\"}", choice.coder ? choice.coder->spec : "raw",
+               choice.why);
+    }
+}
+
+static void json_layouts(const gw_context_t *context)
+{
+    const gw_layout_t *layout;
+    long slot;
+    int line;
+    for (size_t i = 0; gw_layout_at(context, i, &layout, &line, &slot) == GW_OK; i++) {
+        printf("%s{\"line\": %d, \"elements\": %zu, \"slot\": %ld, \"tensors\": [", i ? ", " : "",
+               line, gw_layout_elements(layout), slot);
+        json_tensors(context, layout, slot);
+        printf("]}");
+    }
+}
+
 static void print_json(const gw_context_t *context)
 {
     printf("{\"version\": \"%s\", \"wire_revision\": %d, \"kernels\": {\"in_use\": \"%s\", "
@@ -157,6 +228,8 @@ static void print_json(const gw_context_t *context)
     json_settings(context);
     printf("], \"rules\": [");
     json_rules(context);
+    printf("], \"layouts\": [");
+    json_layouts(context);
     puts("]}");
 }
 

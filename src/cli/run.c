@@ -24,20 +24,22 @@ extern char **environ;
 enum { EXIT_USAGE = 2, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 enum { MAX_VARIABLES = 128 };
 
-static const char usage[] = "usage: gradwire run [--codec SPEC] [--min-bytes N] [--stats FILE] "
-                            "[--log off|warn|info|debug]\n"
-                            "                    [--config FILE] [--] CMD [ARGUMENT ...]\n"
-                            "Runs CMD with compressed all-reduce. CMD is an MPI program (mpirun "
-                            "... gradwire run -- prog) or Open MPI's\n"
-                            "launcher itself (gradwire run -- mpirun ...), whose ranks then get "
-                            "the settings on every node.\n";
+static const char usage[] =
+    "usage: gradwire run [--codec SPEC] [--min-bytes N] [--stats FILE] "
+    "[--log off|warn|info|debug]\n"
+    "                    [--config FILE] [--layout FILE] [--] CMD [ARGUMENT "
+    "...]\n"
+    "Runs CMD with compressed all-reduce. CMD is an MPI program (mpirun "
+    "... gradwire run -- prog) or Open MPI's\n"
+    "launcher itself (gradwire run -- mpirun ...), whose ranks then get "
+    "the settings on every node.\n";
 
 static const struct {
     const char *option, *setting;
 } options[] = {
     {"--codec", "GRADWIRE_CODEC"},   {"--min-bytes", "GRADWIRE_MIN_BYTES"},
     {"--stats", "GRADWIRE_STATS"},   {"--log", "GRADWIRE_LOG"},
-    {"--config", "GRADWIRE_CONFIG"},
+    {"--config", "GRADWIRE_CONFIG"}, {"--layout", "GRADWIRE_LAYOUT"},
 };
 
 static int complain(const char *format, ...) GW_PRINTF(1, 2);
@@ -54,11 +56,11 @@ static int complain(const char *format, ...)
 
 /* ---- Options ---- */
 
-/* A file of rules is named by its whole path: ranks may run in another directory. */
+/* A file to read is named by its whole path: ranks may run in another directory. */
 static void set_option(const char *setting, const char *value)
 {
     char path[PATH_MAX];
-    bool file = strcmp(setting, "GRADWIRE_CONFIG") == 0;
+    bool file = strcmp(setting, "GRADWIRE_CONFIG") == 0 || strcmp(setting, "GRADWIRE_LAYOUT") == 0;
     setenv(setting, file && realpath(value, path) ? path : value, 1);
 }
 

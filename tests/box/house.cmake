@@ -2,6 +2,7 @@
 # Scripts that look at the tree and the built library from outside.
 if(NOT GRADWIRE_SANITIZE)
   gw_box_test(structure)
+  gw_box_test(layout_python)
 
   add_executable(kernels_probe box/progs/kernels_probe.c ${GW_KERNEL_CHECK}
                  $<TARGET_OBJECTS:gw_kernels> $<TARGET_OBJECTS:gw_codecs>)

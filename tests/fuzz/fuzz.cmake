@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Fuzz targets: with the preset `fuzz` programs of libFuzzer, in every other build programs that replay corpus/.
-set(GW_FUZZ_TARGETS frame spec rules settings topology peer)
+set(GW_FUZZ_TARGETS frame spec rules layout settings topology peer)
 
 function(gw_fuzz_program name source)
   add_executable(${name} fuzz/fuzz_${source}.c ${ARGN})

@@ -61,6 +61,12 @@ static const struct {
     {"name=\"a b # c -> d\" -> q4", "name=\"a b # c -> d\" -> q4"},
     {"name=\"\" -> q4", "name=\"\" -> q4"},
     {"name=a#b -> q4", "name=\"a#b\" -> q4"},
+    {"ndim=1 -> raw", "ndim=1 -> raw"},
+    {"ndim=0.. elements=1024.. tensor=*.bias -> q4", "tensor=\"*.bias\" elements=1024.. -> q4"},
+    {"elements=..1023 tensor=\"a b\" ndim=..1 slot=2 -> exclude",
+     "slot=2 tensor=\"a b\" ndim=..1 elements=..1023 -> exclude"},
+    {"ndim=0.. -> q8", "tensor=\"*\" -> q8"},
+    {"tensor=a elements=0.. -> q8", "tensor=\"a\" -> q8"},
     {"slot=3 comm=0 ranks=4.. bytes=1M..64M dtype=f32 -> q8:bucket=256",
      "dtype=f32 bytes=1M..64M ranks=4.. comm=0 slot=3 -> q8:bucket=256"},
 };
@@ -111,6 +117,10 @@ static const struct {
     {"ranks=2 ranks=2 -> q4", "line 1, column 9: 'ranks': ", "given twice"},
     {"name=\"a -> q4", "line 1, column 1: ", "not closed"},
     {"name=a\"b\" -> q4", "line 1, column 6: ", "inside of a name"},
+    {"tensor=a\"b\" -> q4", "line 1, column 8: ", "inside of a name"},
+    {"ndim=2D -> q4", "line 1, column 6: '2D': ", "wanted a number"},
+    {"elements=1K.. -> q4", "line 1, column 10: '1K..': ", "wanted a number"},
+    {"ndim=1 ndim=2 -> q4", "line 1, column 8: 'ndim': ", "given twice"},
     {"-> q4\n\x01", "line 2, column 1: ", "not text"},
     {"-> q4 # \x7f", "line 1, column 9: ", "not text"},
     {"-> q4\r-> q8", "line 1, column 6: ", "not text"},
@@ -235,6 +245,13 @@ static const struct {
     {"name=\"\" -> q8", GW_F32, 1 << 20, {.size = 4, .name = ""}, "q8", 1},
     {"name=\"\" -> q8", GW_F32, 1 << 20, {.size = 4, .name = "x"}, "q4", 0},
     {"name=* -> q8", GW_F32, 1 << 20, {.size = 4}, "q8", 1},
+    /* A rule about tensors says nothing of a call without a layout. */
+    {"ndim=1 -> exclude\ntensor=* -> q2\nelements=1.. -> q2",
+     GW_F32,
+     1 << 20,
+     {.size = 4},
+     "q4",
+     0},
 };
 
 START_TEST(the_first_rule_that_matches_decides)

@@ -300,8 +300,18 @@ void *__wrap_realloc(void *block, size_t bytes)
 static void count_allocations(gw_rank_t *rank)
 {
     static const size_t sizes[] = {COUNT, 70001, 16384};
+    static const gw_tensor_t tensors[] = {{"w", 0, 2, {100, 300}},
+                                          {"b", 30000, 1, {1000}},
+                                          {"v", 31000, 2, {30, 1300}},
+                                          {"c", 70000, 1, {1}}};
     float *x = calloc(COUNT, sizeof *x);
     long before = 0;
+    if (*(bool *)rank->arg) { /* the call of 70001 elements goes in parts, both of them gathered */
+        gw_layout_t *layout;
+        ck_assert_int_eq(gw_layout_create(70001, tensors, 4, &layout, NULL, 0), GW_OK);
+        ck_assert_int_eq(gw_comm_set_layout(rank->comm, 70001, 0, layout), GW_OK);
+        gw_layout_free(layout);
+    }
     for (int turn = 0; turn < 8; turn++) {
         if (turn == 4)
             before = allocations; /* residuals, their rhythm and the frames are there now */
@@ -326,13 +336,15 @@ static void count_allocations(gw_rank_t *rank)
 START_TEST(calls_allocate_nothing)
 {
     static const char *const plans[] = {"direct", "gather"};
-    for (int p = 0; p < 2; p++) {
-        gw_setting_t settings[] = {{"GRADWIRE_PLAN", plans[p]}, {"GRADWIRE_THREADS", "0"}};
+    for (int p = 0; p < 4; p++) {
+        gw_setting_t settings[] = {{"GRADWIRE_PLAN", plans[p % 2]}, {"GRADWIRE_THREADS", "0"}};
+        bool with_layout = p >= 2;
         gw_world_t world = {.size = 3,
                             .transport = "loopback",
                             .settings = settings,
                             .setting_count = 2,
-                            .body = count_allocations};
+                            .body = count_allocations,
+                            .arg = &with_layout};
         gw_world_run(&world);
     }
 }
