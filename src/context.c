@@ -56,6 +56,22 @@ static gw_status_t open_stats(gw_context_t *context)
     return GW_OK;
 }
 
+/* Whether the plan that is set can serve the codec of every rule. */
+static gw_status_t allow_rules(const gw_context_t *context, char *why, size_t why_size)
+{
+    for (int i = 0; i < context->rules.count; i++) {
+        const gw__rule_t *rule = &context->rules.rule[i];
+        char reason[320];
+        if (rule->exclude ||
+            gw__settings_allow(&context->settings, &rule->coder, reason, sizeof reason) == GW_OK)
+            continue;
+        snprintf(why, why_size, "line %d: GRADWIRE_PLAN=%s: %s", rule->line,
+                 context->settings.plan == GW__PLAN_ONLY_RING ? "ring" : "tree", reason);
+        return GW_ERR_BAD_SETTING;
+    }
+    return GW_OK;
+}
+
 /* The rules of GRADWIRE_CONFIG. A long path is cut in front, so that there is room for the reason.
  */
 static gw_status_t read_rules(gw_context_t *context, char *why, size_t why_size)
@@ -65,6 +81,8 @@ static gw_status_t read_rules(gw_context_t *context, char *why, size_t why_size)
     if (!path[0])
         return GW_OK;
     gw_status_t status = gw__rules_read(path, &context->rules, reason, sizeof reason);
+    if (status == GW_OK)
+        status = allow_rules(context, reason, sizeof reason);
     size_t length = strlen(path), shown = length > 100 ? 97 : length;
     if (status != GW_OK)
         snprintf(why, why_size, "GRADWIRE_CONFIG=%s%s: %s", shown < length ? "..." : "",

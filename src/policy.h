@@ -6,7 +6,10 @@
 #include "plan.h"
 #include "settings.h"
 
-/* How a call of `size` ranks, whose encoded form takes `encoded_bytes` on each, is split. */
-gw_plan_kind_t gw__policy_plan(const gw__settings_t *settings, int size, size_t encoded_bytes);
+/* How a call of `size` ranks, whose encoded form takes `encoded_bytes` on each, is split. What
+ * cannot be merged is split as by `auto` where ring or tree is set: elements of 16 bits, which
+ * travel as they are. */
+gw_plan_kind_t gw__policy_plan(const gw__settings_t *settings, const gw_coder_t *coder,
+                               gw_dtype_t dtype, int size, size_t encoded_bytes);
 
 #endif
