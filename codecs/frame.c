@@ -239,6 +239,12 @@ gw_status_t gw_frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *d
     return gw__frame_reduce(coder, in, false, dst, capacity, length);
 }
 
+bool gw__frame_merges(const gw_coder_t *coder, gw_dtype_t wire_dtype)
+{
+    gw_merge_t none = {.wire_dtype = wire_dtype};
+    return coder->family->merge && coder->family->merge(coder, &none) == GW_OK;
+}
+
 gw_status_t gw_frame_merge(const gw_coder_t *coder, gw_merge_t *io)
 {
     piece_t piece = {io->wire_dtype, io->count, io->first};

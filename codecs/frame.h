@@ -16,6 +16,10 @@ gw_status_t gw__frame_encode(const gw_coder_t *coder, gw_encode_t *in, bool chec
 gw_status_t gw__frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, bool checksum, uint8_t *dst,
                              size_t capacity, size_t *length);
 
+/* Whether frames of this coder and element type can be merged: whether gw_frame_merge ever says
+ * anything but GW_ERR_UNSUPPORTED. */
+bool gw__frame_merges(const gw_coder_t *coder, gw_dtype_t wire_dtype);
+
 /* CRC32C (Castagnoli) of `length` bytes, continued from `crc` (0 at the start). */
 uint32_t gw__crc32c(uint32_t crc, const uint8_t *data, size_t length);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "comm_internal.h"
+#include "frame.h"
 #include "hash.h"
 #include "policy.h"
 
@@ -47,7 +48,7 @@ static void count(gw_comm_t *comm, const gw_work_t *work, const gw__engine_figur
                               .failed = work->status != GW_OK,
                               .failed_rank = comm->engine.failed_rank,
                               .error = comm->engine.error,
-                              .plan = gw__plan_kind_name(work->decision.plan),
+                              .plan = gw_plan_name(work->decision.plan),
                               .codec = work->decision.coder->spec};
     entry.plain_bytes = plain_bytes(comm->size, entry.bytes);
     comm->resets_counted += entry.residual_resets;
@@ -218,6 +219,9 @@ static gw_status_t prepare(gw_work_t *work, const gw_comm_facts_t *given)
     if (given && !work->decision.compress)
         return GW_OK;
     if (work->decision.coder) { /* given by the caller */
+        if (gw__plan_merges(work->decision.plan) &&
+            !gw__frame_merges(work->decision.coder, work->call.dtype))
+            return turn_down(comm, &work->call, GW_ERR_UNSUPPORTED);
         work->decision.compress = work->call.count > 0 && comm->size > 1;
         if (!work->decision.compress)
             work->decision.reason =

@@ -56,6 +56,22 @@ static gw_status_t open_stats(gw_context_t *context)
     return GW_OK;
 }
 
+/* Whether the plan that is set can serve the codec of every rule. */
+static gw_status_t allow_rules(const gw_context_t *context, char *why, size_t why_size)
+{
+    for (int i = 0; i < context->rules.count; i++) {
+        const gw__rule_t *rule = &context->rules.rule[i];
+        char reason[320];
+        if (rule->exclude ||
+            gw__settings_allow(&context->settings, &rule->coder, reason, sizeof reason) == GW_OK)
+            continue;
+        snprintf(why, why_size, "line %d: GRADWIRE_PLAN=%s: %s", rule->line,
+                 context->settings.plan == GW__PLAN_ONLY_RING ? "ring" : "tree", reason);
+        return GW_ERR_BAD_SETTING;
+    }
+    return GW_OK;
+}
+
 /* What is wrong with the file of a setting. A long path is cut in front, so that there is room for
  * the reason. */
 static void tell_file(const char *setting, const char *path, const char *reason, char *why,
@@ -75,6 +91,8 @@ static gw_status_t read_files(gw_context_t *context, char *why, size_t why_size)
     gw_status_t status = GW_OK;
     if (rules[0])
         status = gw__rules_read(rules, &context->rules, reason, sizeof reason);
+    if (rules[0] && status == GW_OK)
+        status = allow_rules(context, reason, sizeof reason);
     if (status != GW_OK) {
         tell_file("GRADWIRE_CONFIG", rules, reason[0] ? reason : gw_status_text(status), why,
                   why_size);

@@ -27,11 +27,11 @@ enum {
 /* A round holds frames of all ranks: at a thousand ranks six of them would take gigabytes. */
 #define MEMORY_LIMIT ((size_t)256 << 20)
 
-/* A tag: call number, round, stage. Only a few calls are under way at once, so 24 bits of the
+/* A tag: call number, message, stage. Only a few calls are under way at once, so 24 bits of the
  * number are enough. */
-uint64_t gw__engine_tag(const gw__engine_call_t *call, uint32_t round, gw__stage_t stage)
+uint64_t gw__engine_tag(const gw__engine_call_t *call, uint32_t message, gw__stage_t stage)
 {
-    return (call->number & 0xFFFFFF) << 24 | (uint64_t)round << 1 | (uint64_t)stage;
+    return (call->number & 0xFFFFFF) << 24 | (uint64_t)message << 1 | (uint64_t)stage;
 }
 
 gw_status_t gw__engine_init(gw__engine_t *engine, gw_context_t *context, int rank, int size)
@@ -162,7 +162,8 @@ static gw_status_t finish_message(gw__engine_t *engine, gw__round_t *round, uint
 static gw_status_t start_message(gw__engine_t *engine, gw__round_t *round, uint32_t i)
 {
     const gw__task_t *task = &round->task[i];
-    uint64_t tag = gw__engine_tag(engine->call, round->number, task->stage);
+    uint32_t message = round->number * engine->call->plan.channels + task->channel;
+    uint64_t tag = gw__engine_tag(engine->call, message, task->stage);
     uint8_t *frame = gw__engine_frame(engine, round, task);
     gw_request_t *request = &round->request[i];
     memset(request, 0, sizeof *request);
@@ -375,7 +376,7 @@ static void clear(gw__engine_t *engine, const gw__engine_call_t *call)
     engine->idle_steps = engine->steps = 0;
     engine->kept = NULL;
     engine->encode_ns = engine->decode_ns = engine->wait_ns = engine->own_ns = 0;
-    engine->told_late = false;
+    engine->told_late = engine->greeted = false;
     engine->next_reach = 0;
     engine->silence_ns = engine->standstill_ns = 0;
     engine->started = engine->last_look = gw__now_ns();
@@ -405,7 +406,7 @@ void gw__engine_begin(gw__engine_t *engine, const gw__engine_call_t *call)
     clear(engine, call);
     engine->status = GW_IN_PROGRESS;
     if (engine->timeline)
-        gw__timeline_begin(engine->timeline, engine->started);
+        gw__timeline_begin(engine->timeline, engine->started, gw__plan_relays(call->plan.kind));
     gw__closing_begin(engine);
     gw__hands_borrow(engine);
     gw_status_t status = gw__engine_reserve(engine, call);
@@ -430,6 +431,8 @@ gw_status_t gw__engine_step(gw__engine_t *engine)
     if (status != GW_OK || is_over(engine))
         return end(engine, status);
     engine->idle_steps = moved || gw__hands_busy(engine) ? 0 : engine->idle_steps + 1;
+    if (engine->idle_steps > 0)
+        gw__closing_greet(engine);
     engine->steps++;
     if (engine->idle_steps < SPINS && engine->steps % LOOK_EVERY != 0)
         return GW_IN_PROGRESS;

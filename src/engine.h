@@ -23,8 +23,8 @@ typedef struct gw__engine_call {
     void *recv;
     gw_dtype_t dtype;
     float scale;     /* of the sum before it is encoded or stored; 1: none */
-    float *residual; /* plan.count floats or NULL. A gather call and the shards of others: of the
-                        push stage; the own shard of a direct call: of the pull stage. */
+    float *residual; /* plan.count floats or NULL. The own shard of a direct call: of the pull
+                        stage; all else: of the push stage. */
     float *momentum; /* plan.count floats or NULL: of the rank's own elements */
     float momentum_factor;
     uint64_t number; /* of the call on its communicator */
@@ -51,7 +51,7 @@ typedef struct gw__round {
     int64_t *began_ns; /* of messages, when there is a timeline */
     uint8_t *frames;
     size_t *frame_length;
-    float *sum;              /* NULL: the plan adds without it */
+    float *sum;              /* one per channel. NULL: the plan adds without it */
     const uint8_t **payload; /* of a reduction, likewise NULL without one */
     size_t *payload_length;
 } gw__round_t;
@@ -84,8 +84,10 @@ typedef struct gw__notice {
 /* The end of a call with one peer. */
 typedef struct gw__closing {
     gw_request_t send, recv;
-    bool takes_part, told, heard; /* in this call; closing message sent; theirs received */
-    bool noticed;                 /* the message sent was a notice */
+    gw_request_t greeting, greeted; /* sent; received. Of plans that relay */
+    bool takes_part, told, heard;   /* in this call; closing message sent; theirs received */
+    bool noticed;                   /* the message sent was a notice */
+    bool greets, hello, came;       /* they greet each other; greeting sent; theirs taken in */
     gw__notice_t in, out;
 } gw__closing_t;
 
@@ -132,7 +134,7 @@ typedef struct gw__engine {
     int64_t standstill_ns;                 /* the longest time between two looks */
     int64_t encode_ns, decode_ns, wait_ns; /* spent so far */
     int64_t own_ns;                        /* of these, computing by the thread itself */
-    bool told_late;
+    bool told_late, greeted;
     int64_t next_reach;       /* when to ask again whether the hosts of late peers answer */
     gw__timeline_t *timeline; /* takes down what happens when; NULL: nobody wants to know */
 
@@ -172,8 +174,9 @@ void gw__engine_idle(const gw__engine_t *engine);
 /* Something came from `peer`: it has entered the call, and is not silent. */
 void gw__engine_heard(gw__engine_t *engine, int peer);
 
-/* A message tag: call, round, stage. */
-uint64_t gw__engine_tag(const gw__engine_call_t *call, uint32_t round, gw__stage_t stage);
+/* A message tag: call, message of the call, stage. Messages are numbered round by round, channel by
+ * channel. */
+uint64_t gw__engine_tag(const gw__engine_call_t *call, uint32_t message, gw__stage_t stage);
 
 /* Executes one computing task (everything but SEND and RECV) of a round. Changes nothing but the
  * task's outputs and `out`: several threads may do so at once, for different tasks. */
@@ -218,13 +221,16 @@ gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *ca
  * stand from the beginning: a peer that fails says so in the same message, and nobody waits for it
  * or takes a result that it does not have.
  *
- * begin posts the receives. tell, once all rounds are done, sends the closing messages. step takes
+ * begin posts the receives. greet, where frames come through others, tells all once that this rank
+ * has entered the call: the first time that it has nothing else to do, and before it ends.
+ * tell, once all rounds are done, sends the closing messages. step takes
  * in what came; *moved tells whether anything did. blame, when silence has lasted too long, finds
  * out whose it is. heed, when the transport reports that a peer is gone, looks for a notice that
  * tells why; GW_OK when there is none. abort, after a failure, tells the others with `status` and
  * ends all requests.
  */
 void gw__closing_begin(gw__engine_t *engine);
+void gw__closing_greet(gw__engine_t *engine);
 void gw__closing_tell(gw__engine_t *engine);
 gw_status_t gw__closing_step(gw__engine_t *engine, bool *moved);
 gw_status_t gw__closing_heed(gw__engine_t *engine, int peer);

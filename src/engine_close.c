@@ -25,6 +25,35 @@ static uint64_t closing_tag(const gw__engine_t *engine, uint64_t calls_later)
     return gw__engine_tag(&call, 2 * GW__PLAN_MAX_ROUNDS - 1, GW__PULL);
 }
 
+/* The same with the other stage, which it does not have either. */
+static uint64_t greeting_tag(const gw__engine_t *engine)
+{
+    return gw__engine_tag(engine->call, 2 * GW__PLAN_MAX_ROUNDS - 1, GW__PUSH);
+}
+
+/* Awaits the greeting of a peer: until it has entered the call it is late. */
+static void await_greeting(gw__engine_t *engine, int peer)
+{
+    gw__closing_t *c = &engine->closing[peer];
+    c->greets = true;
+    engine->expected[peer] = true;
+    engine->missing++;
+    engine->transport->recv(engine->link, peer, greeting_tag(engine), &c->in, 0, &c->greeted);
+}
+
+void gw__closing_greet(gw__engine_t *engine)
+{
+    for (int j = 1; j < engine->size && !engine->greeted; j++) {
+        int peer = (engine->rank + j) % engine->size;
+        gw__closing_t *c = &engine->closing[peer];
+        if (!c->greets)
+            continue;
+        c->hello = true;
+        engine->transport->send(engine->link, peer, greeting_tag(engine), &c->out, 0, &c->greeting);
+    }
+    engine->greeted = true;
+}
+
 void gw__closing_begin(gw__engine_t *engine)
 {
     engine->open = 0;
@@ -37,12 +66,15 @@ void gw__closing_begin(gw__engine_t *engine)
         engine->open++;
         engine->transport->recv(engine->link, r, closing_tag(engine, 0), &c->in, sizeof c->in,
                                 &c->recv);
+        if (gw__plan_relays(engine->call->plan.kind))
+            await_greeting(engine, r);
     }
 }
 
 /* An empty message: all is well. */
 void gw__closing_tell(gw__engine_t *engine)
 {
+    gw__closing_greet(engine);
     for (int j = 1; j < engine->size && engine->open > 0; j++) {
         int peer = (engine->rank + j) % engine->size;
         gw__closing_t *c = &engine->closing[peer];
@@ -170,11 +202,36 @@ static gw_status_t take_error(gw__engine_t *engine, int peer, gw_status_t error)
     return gw__engine_fail(engine, error, peer, "rank %d: %s", peer, gw_status_text(error));
 }
 
+/* Takes in the greeting of a peer; *moved is set when it is new. */
+static gw_status_t look_for_greeting(gw__engine_t *engine, int peer, bool *moved)
+{
+    gw__closing_t *c = &engine->closing[peer];
+    const gw_request_t *failed = c->greeted.status < GW_OK    ? &c->greeted
+                                 : c->greeting.status < GW_OK ? &c->greeting
+                                                              : NULL;
+    if (failed)
+        return take_error(engine, peer, failed->status);
+    if (c->came || c->greeted.status == GW_IN_PROGRESS)
+        return GW_OK;
+    c->came = *moved = true;
+    gw__engine_heard(engine, peer);
+    return GW_OK;
+}
+
+/* Whether the greetings, where there are any, are there and gone. */
+static bool greeted(const gw__closing_t *c)
+{
+    return !c->greets || (c->came && c->hello && c->greeting.status == GW_OK);
+}
+
 /* Looks at one peer's messages; *moved is set when one of them is new. */
 static gw_status_t look(gw__engine_t *engine, int peer, bool *moved)
 {
     gw__closing_t *c = &engine->closing[peer];
     bool heard = c->heard;
+    gw_status_t status = c->greets ? look_for_greeting(engine, peer, moved) : GW_OK;
+    if (status != GW_OK)
+        return status;
     if (!c->heard && c->recv.status != GW_IN_PROGRESS) {
         if (c->recv.status != GW_OK)
             return take_error(engine, peer, c->recv.status);
@@ -185,7 +242,7 @@ static gw_status_t look(gw__engine_t *engine, int peer, bool *moved)
     }
     if (c->told && c->send.status != GW_OK && c->send.status != GW_IN_PROGRESS)
         return take_error(engine, peer, c->send.status);
-    bool over = c->heard && c->told && c->send.status == GW_OK;
+    bool over = c->heard && c->told && c->send.status == GW_OK && greeted(c);
     *moved |= over || c->heard != heard;
     if (over) {
         c->takes_part = false;
@@ -230,6 +287,10 @@ void gw__closing_abort(gw__engine_t *engine, gw_status_t status)
         gw__closing_t *c = &engine->closing[r];
         if (c->takes_part)
             engine->transport->cancel(engine->link, &c->recv);
+        if (c->takes_part && c->greets)
+            engine->transport->cancel(engine->link, &c->greeted);
+        if (c->takes_part && c->hello)
+            engine->transport->cancel(engine->link, &c->greeting);
         if (c->told)
             engine->transport->cancel(engine->link, &c->send);
     }

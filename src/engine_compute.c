@@ -42,8 +42,9 @@ static size_t lay_out(gw__engine_t *engine, const gw__engine_call_t *call, uint3
         round->state = take(base, &used, tasks * sizeof *round->state);
         round->frames = take(base, &used, buffers * engine->frame_capacity);
         bool reduces = call->plan.reduces;
-        size_t sum = reduces ? 0 : call->plan.chunk, peers = reduces ? (size_t)engine->size : 0;
-        round->sum = take(base, &used, sum * sizeof *round->sum);
+        size_t sums = reduces ? 0 : gw__plan_max_sums(call->plan.kind, engine->size);
+        size_t peers = reduces ? (size_t)engine->size : 0;
+        round->sum = take(base, &used, sums * call->plan.chunk * sizeof *round->sum);
         round->payload = take(base, &used, peers * sizeof *round->payload);
         round->payload_length = take(base, &used, peers * sizeof *round->payload_length);
     }
@@ -201,18 +202,54 @@ static gw_status_t copy(const gw__engine_t *engine, gw__round_t *round, const gw
     return engine->raw.family->decode(&engine->raw, &io);
 }
 
-static gw_status_t store_sum(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
-                             uint8_t *out, size_t element)
+/* A sum to the output, in its type. */
+static gw_status_t narrow(const gw__engine_t *engine, const gw__task_t *task, const float *sum,
+                          uint8_t *out)
 {
     gw_encode_t in = {
-        .src = round->sum,
+        .src = sum,
         .src_dtype = GW_F32,
         .wire_dtype = engine->call->dtype,
         .count = task->count,
         .first = task->first,
     };
-    size_t length;
-    return engine->raw.family->encode(&engine->raw, &in, out, task->count * element, &length);
+    size_t length, bytes = task->count * gw_dtype_size(engine->call->dtype);
+    return engine->raw.family->encode(&engine->raw, &in, out, bytes, &length);
+}
+
+/* Adds the frame of another rank to the one that is here, without decoding. */
+static gw_status_t merge(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task,
+                         gw__result_t *out)
+{
+    gw_merge_t io = {
+        .from = round->frames + (size_t)task->from * engine->frame_capacity,
+        .from_length = round->frame_length[task->from],
+        .into = gw__engine_frame(engine, round, task),
+        .into_length = round->frame_length[task->buffer],
+        .wire_dtype = engine->call->dtype,
+        .count = task->count,
+        .first = task->first,
+    };
+    gw_status_t status = gw_frame_merge(engine->call->coder, &io);
+    if (status != GW_OK && io.refused_from)
+        out->peer = task->peer;
+    return status;
+}
+
+/* A frame that is the sum of all, to the output. Scaled in binary32 and narrowed once. */
+static gw_status_t store_merged(const gw__engine_t *engine, gw__round_t *round,
+                                const gw__task_t *task, uint8_t *result, gw__result_t *out)
+{
+    const gw__engine_call_t *call = engine->call;
+    if (call->scale == 1.0f)
+        return decode(engine, round, task, GW_DECODE_STORE, result, call->dtype, out);
+    bool wide = call->dtype == GW_F32;
+    float *sum = wide ? (float *)(void *)result : round->sum + task->channel * call->plan.chunk;
+    gw_status_t status = decode(engine, round, task, GW_DECODE_STORE, sum, GW_F32, out);
+    if (status != GW_OK)
+        return status;
+    gw__kernels()->sum.scale(sum, call->scale, task->count);
+    return wide ? GW_OK : narrow(engine, task, sum, result);
 }
 
 static void scale_sum(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task)
@@ -244,9 +281,13 @@ static gw_status_t execute(const gw__engine_t *engine, gw__round_t *round, const
         return reduce(engine, round, task, own, out);
     case GW__TASK_SUM_STORE:
         scale_sum(engine, round, task);
-        return store_sum(engine, round, task, result, element);
+        return narrow(engine, task, round->sum, result);
     case GW__TASK_DECODE_STORE:
         return decode(engine, round, task, GW_DECODE_STORE, result, call->dtype, out);
+    case GW__TASK_MERGE:
+        return merge(engine, round, task, out);
+    case GW__TASK_MERGED_STORE:
+        return store_merged(engine, round, task, result, out);
     case GW__TASK_SEND:
     case GW__TASK_RECV:
     case GW__TASK_KINDS:

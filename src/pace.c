@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "comm_peers.h"
 #include "frame.h"
+#include "plan.h"
 
 /*
  * What the facts do not tell. Shared memory and a message over it: UCX on a desktop and on a
@@ -115,15 +116,21 @@ size_t gw__pace_chunk(const gw__pace_t *pace, gw_plan_kind_t plan, int size, siz
     double shard = (double)count, messages = 2 * peers, fill;
     if (plan == GW_PLAN_GATHER) {
         fill = pace->encode_s + peers * (wire + pace->decode_s);
+    } else if (plan == GW_PLAN_TREE) {
+        /* The root's: a frame of each child and one to it, and every level twice. */
+        double levels = gw__plan_levels(size);
+        messages = 4 * levels;
+        fill = pace->encode_s + 2 * levels * (wire + pace->decode_s);
     } else {
-        /* A round has a chunk of every shard, there and back. */
+        /* A round has a chunk of every shard, there and back; a ring's wait for each other. */
         shard /= size;
         messages *= 2;
         fill = size * (pace->encode_s + pace->decode_s) + 2 * peers * (wire + pace->decode_s);
     }
     double best = sqrt(shard * messages * pace->message_s / fill);
     size_t largest = LARGEST, chunk = SMALLEST;
-    for (int p = 2; plan == GW_PLAN_DIRECT && p < size && largest > 2 * SMALLEST; p *= 2)
+    bool shards = plan == GW_PLAN_DIRECT || plan == GW_PLAN_RING;
+    for (int p = 2; shards && p < size && largest > 2 * SMALLEST; p *= 2)
         largest /= 2;
     /* Powers of two, so that a little more or less of anything changes nothing. */
     while (chunk < largest && (double)chunk * 1.42 < best)

@@ -5,13 +5,17 @@
 #include <stdio.h>
 
 #include "context_internal.h"
+#include "frame.h"
 
 /* Below this many bytes sent per rank a second round trip costs more than the bytes that it saves.
  */
 enum { GATHER_BYTES = 32 * 1024 };
 
-gw_plan_kind_t gw__policy_plan(const gw__settings_t *settings, int size, size_t encoded_bytes)
+gw_plan_kind_t gw__policy_plan(const gw__settings_t *settings, const gw_coder_t *coder,
+                               gw_dtype_t dtype, int size, size_t encoded_bytes)
 {
+    if (settings->plan >= GW__PLAN_ONLY_RING && gw__frame_merges(coder, dtype))
+        return settings->plan == GW__PLAN_ONLY_RING ? GW_PLAN_RING : GW_PLAN_TREE;
     if (settings->plan == GW__PLAN_ONLY_DIRECT)
         return GW_PLAN_DIRECT;
     if (settings->plan == GW__PLAN_ONLY_GATHER)
@@ -140,7 +144,9 @@ gw_decision_t gw__policy_decide(const gw_context_t *context, const gw_call_t *ca
     decision.coder = decision.compress ? coder : NULL;
     size_t bytes = decision.compress ? gw_frame_bound(coder, call->dtype, call->count)
                                      : call->count * gw_dtype_size(call->dtype);
-    decision.plan = gw__policy_plan(settings, facts->size, bytes);
+    const gw_coder_t raw = {.family = gw_codec_by_id(0)}; /* carries what is not compressed */
+    decision.plan = gw__policy_plan(settings, decision.compress ? coder : &raw, call->dtype,
+                                    facts->size, bytes);
     return decision;
 }
 
@@ -174,7 +180,7 @@ void gw_decision_print(const gw_context_t *context, const gw_call_t *call,
                  decision->layout->count, decision->coder->spec);
     else if (decision->compress)
         snprintf(out + used, size - (size_t)used, "%s %s%s", decision->coder->spec,
-                 gw__plan_kind_name(decision->plan), rule);
+                 gw_plan_name(decision->plan), rule);
     else
         snprintf(out + used, size - (size_t)used, "passed (%s)%s", gw_reason_name(decision->reason),
                  rule);

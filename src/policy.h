@@ -9,8 +9,11 @@
 #include "rules.h"
 #include "settings.h"
 
-/* How a call of `size` ranks, whose encoded form takes `encoded_bytes` on each, is split. */
-gw_plan_kind_t gw__policy_plan(const gw__settings_t *settings, int size, size_t encoded_bytes);
+/* How a call of `size` ranks, whose encoded form takes `encoded_bytes` on each, is split. What
+ * cannot be merged is split as by `auto` where ring or tree is set: elements of 16 bits, which
+ * travel as they are. */
+gw_plan_kind_t gw__policy_plan(const gw__settings_t *settings, const gw_coder_t *coder,
+                               gw_dtype_t dtype, int size, size_t encoded_bytes);
 
 /* gw_decide with a layout instead of that of GRADWIRE_LAYOUT; NULL: none. */
 gw_decision_t gw__policy_decide(const gw_context_t *context, const gw_call_t *call,

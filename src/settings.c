@@ -3,6 +3,7 @@
 #include "settings.h"
 
 #include "fault.h"
+#include "frame.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -279,6 +280,37 @@ static gw_status_t parse_numbers(gw__settings_t *s, char *why, size_t size)
     return GW_OK;
 }
 
+/* The names of the codecs that can be summed without decoding, as in "raw or randomk". */
+static void name_merging(char *out, size_t size)
+{
+    const gw_codec_t *family;
+    size_t used = 0, last = 0;
+    for (size_t i = 0; (family = gw_codec_at(i)) != NULL && used < size; i++) {
+        if (!family->merge)
+            continue;
+        last = used;
+        used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", family->names);
+    }
+    if (last > 0 && used + 2 < size) {
+        memmove(out + last + 4, out + last + 2, used - last - 1);
+        memcpy(out + last, " or ", 4);
+    }
+}
+
+gw_status_t gw__settings_allow(const gw__settings_t *s, const gw_coder_t *coder, char *why,
+                               size_t why_size)
+{
+    if (s->plan < GW__PLAN_ONLY_RING || gw__frame_merges(coder, GW_F32))
+        return GW_OK;
+    char names[128] = "";
+    name_merging(names, sizeof names);
+    snprintf(why, why_size,
+             "sums are made without decoding, which the codec %s does not allow; use the codec %s, "
+             "or GRADWIRE_PLAN=auto",
+             coder->spec, names);
+    return GW_ERR_BAD_SETTING;
+}
+
 gw_status_t gw__settings_read(gw__settings_t *out, const gw_setting_t *overrides, size_t count,
                               char *why, size_t why_size)
 {
@@ -298,9 +330,11 @@ gw_status_t gw__settings_read(gw__settings_t *out, const gw_setting_t *overrides
     status = gw__ifilter_parse(out->text[GW__SETTING_INTERFACES], &filter, why, why_size);
     if (status != GW_OK)
         return status;
-    char reason[192];
+    char reason[192], allowed[384];
     if (gw_coder_parse(out->text[GW__SETTING_CODEC], &out->coder, reason, sizeof reason) != GW_OK)
         return bad(out, GW__SETTING_CODEC, reason, why, why_size);
+    if (gw__settings_allow(out, &out->coder, allowed, sizeof allowed) != GW_OK)
+        return bad(out, GW__SETTING_PLAN, allowed, why, why_size);
     gw__fault_spec_t faults;
     if (gw__fault_parse(out->text[GW__SETTING_FAULT], &faults, reason, sizeof reason) != GW_OK)
         return bad(out, GW__SETTING_FAULT, reason, why, why_size);

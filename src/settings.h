@@ -15,7 +15,9 @@ typedef enum gw__origin { GW__FROM_DEFAULT, GW__FROM_ENVIRONMENT, GW__FROM_OVERR
 typedef enum gw__plan_setting {
     GW__PLAN_AUTO,
     GW__PLAN_ONLY_DIRECT,
-    GW__PLAN_ONLY_GATHER
+    GW__PLAN_ONLY_GATHER,
+    GW__PLAN_ONLY_RING,
+    GW__PLAN_ONLY_TREE
 } gw__plan_setting_t;
 
 /* The table: enumerator, name, default, type as people read it, help. The README's manual is
@@ -28,8 +30,9 @@ typedef enum gw__plan_setting {
     X(LAYOUT, "GRADWIRE_LAYOUT", "", "file",                                                       \
       "which parts of a buffer are which tensors: those of one dimension stay exact")              \
     X(GATE, "GRADWIRE_GATE", "always", "always", "every eligible call is compressed")              \
-    X(PLAN, "GRADWIRE_PLAN", "auto", "auto|direct|gather",                                         \
-      "how a call is split: direct (owner sums a shard), gather (everybody sums all), auto")       \
+    X(PLAN, "GRADWIRE_PLAN", "auto", "auto|direct|gather|ring|tree",                               \
+      "how a call is split: direct (owner sums a shard), gather (everybody sums all), auto; for "  \
+      "codecs that are summed without decoding ring (sums go from rank to rank) and tree")         \
     X(STATS, "GRADWIRE_STATS", "", "file", "figures as JSON; %r becomes the rank")                 \
     X(LOG, "GRADWIRE_LOG", "warn", "off|warn|info|debug", "what is logged")                        \
     X(LOG_FILE, "GRADWIRE_LOG_FILE", "", "file", "log there instead of stderr")                    \
@@ -88,6 +91,13 @@ typedef struct gw__settings {
 /* Defaults, environment, overrides; parses all. GW_ERR_BAD_SETTING with a sentence in `why`. */
 gw_status_t gw__settings_read(gw__settings_t *out, const gw_setting_t *overrides, size_t count,
                               char *why, size_t why_size);
+
+/*
+ * Whether the plan that is set can serve a codec. GW_ERR_BAD_SETTING with the reason and what would
+ * be allowed in `why`.
+ */
+gw_status_t gw__settings_allow(const gw__settings_t *settings, const gw_coder_t *coder, char *why,
+                               size_t why_size);
 
 /* "4096", "64K", "2M", "1G" to bytes. GW_ERR_BAD_SETTING. */
 gw_status_t gw__parse_bytes(const char *text, size_t *out);

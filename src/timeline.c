@@ -17,8 +17,9 @@ gw__timeline_t *gw__timeline_new(size_t capacity)
     return timeline;
 }
 
-void gw__timeline_begin(gw__timeline_t *timeline, int64_t now_ns)
+void gw__timeline_begin(gw__timeline_t *timeline, int64_t now_ns, bool relays)
 {
+    timeline->relays = relays;
     timeline->count = timeline->dropped = 0;
     timeline->begin_ns = now_ns;
     timeline->end_ns = 0;
@@ -126,9 +127,9 @@ static int by_exchange(const void *a, const void *b)
 
 /*
  * An exchange: from the first frame that this rank sends a peer in a round until the last one of
- * the round from there has come. A transport calls a send done when it has a copy, so its end says
- * nothing of the wire; the peer's frame does. Writes the exchanges over the events, returns their
- * number.
+ * the round from there has come; in plans that relay, of all peers together. A transport calls a
+ * send done when it has a copy, so its end says nothing of the wire; the peer's frame does. Writes
+ * the exchanges over the events, returns their number.
  */
 static size_t find_exchanges(gw__event_t *event, size_t count)
 {
@@ -208,6 +209,8 @@ void gw__timeline_print(const gw__timeline_t *t, int width, FILE *out)
     if (!exchange)
         return;
     memcpy(exchange, t->event, t->count * sizeof *exchange);
+    for (size_t i = 0; i < t->count && t->relays; i++)
+        exchange[i].peer = 0;
     size_t exchanges = find_exchanges(exchange, t->count);
     print_share(t, exchange, exchanges, "encode", takes_encode, out);
     print_share(t, exchange, exchanges, "decode", takes_decode, out);

@@ -20,6 +20,7 @@ typedef struct gw__event {
 
 typedef struct gw__timeline {
     size_t capacity, count, dropped;
+    bool relays;              /* an exchange is one with all peers */
     int64_t begin_ns, end_ns; /* of the call; end 0: under way */
     gw__event_t event[];
 } gw__timeline_t;
@@ -27,8 +28,9 @@ typedef struct gw__timeline {
 /* Room for so many events; NULL: no memory. Free with free(). */
 gw__timeline_t *gw__timeline_new(size_t capacity);
 
-/* Forgets the last call; the next one begins now. */
-void gw__timeline_begin(gw__timeline_t *timeline, int64_t now_ns);
+/* Forgets the last call; the next one begins now. `relays`: those whom it sends to are not those
+ * whom it receives from. */
+void gw__timeline_begin(gw__timeline_t *timeline, int64_t now_ns, bool relays);
 
 /* Appends; what has no room is counted and left out. */
 void gw__timeline_add(gw__timeline_t *timeline, const gw__event_t *event);

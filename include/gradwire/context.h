@@ -117,7 +117,17 @@ typedef struct gw_comm_facts {
                          known (yet) */
 } gw_comm_facts_t;
 
-typedef enum gw_plan_kind { GW_PLAN_DIRECT, GW_PLAN_GATHER } gw_plan_kind_t;
+/* How a call is split. RING and TREE sum frames without decoding: for codecs with GW_CODEC_LINEAR,
+ * where the numbers in a payload have 32 bits. */
+typedef enum gw_plan_kind {
+    GW_PLAN_DIRECT, /* everybody sends each shard to its owner, which sums it and sends it to all */
+    GW_PLAN_GATHER, /* everybody sends all to everybody, and sums */
+    GW_PLAN_RING,   /* a shard's sum grows from rank to rank, and goes round once more */
+    GW_PLAN_TREE    /* the sum grows towards rank 0, and goes back down */
+} gw_plan_kind_t;
+
+/* "direct", "gather", "ring", "tree". */
+GW_API const char *gw_plan_name(gw_plan_kind_t kind);
 
 struct gw_coder;
 

@@ -12,7 +12,7 @@
 #include "bench_tools.h"
 
 typedef struct options {
-    const char *codec;
+    const char *codec, *plan;
     size_t from, to;
     double factor;
     const char *dtype;
@@ -32,35 +32,40 @@ typedef struct row {
 
 static void usage(FILE *out)
 {
-    fputs("usage: mpirun -np N gradwire bench allreduce [OPTIONS]\n"
-          "  --codec SPEC     codec (default: GRADWIRE_CODEC, q4)\n"
-          "  -b, -e SIZE      first and last size in bytes, like 64K or 1M (1M, 64M)\n"
-          "  -f FACTOR        from one size to the next (2)\n"
-          "  -n, -w COUNT     measured and warm-up calls per size (5, 1)\n"
-          "  --dtype TYPE     f32, f16, bf16 (f32)\n"
-          "  --inplace        one buffer instead of two\n"
-          "  --check          exit with 1 unless every element is inside the codec's error bound, "
-          "also of the\n"
-          "                   uncompressed plan, and all ranks hold the same bits\n"
-          "  --timeline       draw one call of each size: what rank 0 computed, sent and "
-          "received when\n"
-          "  --json           one JSON object per size; everything else goes to stderr\n"
-          "\n"
-          "Each size runs three ways in turn in the same run: the codec, Gradwire's own "
-          "uncompressed plan (raw),\n"
-          "and the MPI library's own all-reduce (base). Times are medians of the slowest rank's.\n"
-          "algbw = bytes / time; busbw = algbw x 2 (P-1)/P. wire = bytes a rank sends, headers "
-          "included;\n"
-          "ratio = plain / wire, where plain = 2 (P-1)/P x bytes.\n",
-          out);
+    fputs(
+        "usage: mpirun -np N gradwire bench allreduce [OPTIONS]\n"
+        "  --codec SPEC     codec (default: GRADWIRE_CODEC, q4)\n"
+        "  --plan PLAN      how calls are split, the uncompressed ones too: direct, gather, ring, "
+        "tree\n"
+        "                   (default: GRADWIRE_PLAN, auto)\n"
+        "  -b, -e SIZE      first and last size in bytes, like 64K or 1M (1M, 64M)\n"
+        "  -f FACTOR        from one size to the next (2)\n"
+        "  -n, -w COUNT     measured and warm-up calls per size (5, 1)\n"
+        "  --dtype TYPE     f32, f16, bf16 (f32)\n"
+        "  --inplace        one buffer instead of two\n"
+        "  --check          exit with 1 unless every element is inside the codec's error bound, "
+        "also of the\n"
+        "                   uncompressed plan, and all ranks hold the same bits\n"
+        "  --timeline       draw one call of each size: what rank 0 computed, sent and "
+        "received when\n"
+        "  --json           one JSON object per size; everything else goes to stderr\n"
+        "\n"
+        "Each size runs three ways in turn in the same run: the codec, Gradwire's own "
+        "uncompressed plan (raw),\n"
+        "and the MPI library's own all-reduce (base). Times are medians of the slowest rank's.\n"
+        "algbw = bytes / time; busbw = algbw x 2 (P-1)/P. wire = bytes a rank sends, headers "
+        "included;\n"
+        "ratio = plain / wire, where plain = 2 (P-1)/P x bytes.\n",
+        out);
 }
 
 /* 0: go on; otherwise exit status + 1. */
 static int parse(int argc, char **argv, options_t *o)
 {
     static const struct option longs[] = {
-        {"codec", 1, 0, 'c'}, {"dtype", 1, 0, 'd'},    {"inplace", 0, 0, 'i'}, {"check", 0, 0, 'C'},
-        {"json", 0, 0, 'j'},  {"timeline", 0, 0, 't'}, {"help", 0, 0, 'h'},    {0, 0, 0, 0}};
+        {"codec", 1, 0, 'c'},    {"plan", 1, 0, 'p'},  {"dtype", 1, 0, 'd'},
+        {"inplace", 0, 0, 'i'},  {"check", 0, 0, 'C'}, {"json", 0, 0, 'j'},
+        {"timeline", 0, 0, 't'}, {"help", 0, 0, 'h'},  {0, 0, 0, 0}};
     static char name[] = "gradwire bench allreduce";
     *o = (options_t){
         .from = 1 << 20, .to = 64 << 20, .factor = 2, .dtype = "f32", .iterations = 5, .warmup = 1};
@@ -71,6 +76,9 @@ static int parse(int argc, char **argv, options_t *o)
         switch (c) {
         case 'c':
             o->codec = optarg;
+            break;
+        case 'p':
+            o->plan = optarg;
             break;
         case 'd':
             o->dtype = optarg;
@@ -153,10 +161,13 @@ static bool open_gradwire(gw_bench_t *bench, const options_t *o)
     char why[512] = "";
     /* Figures of a benchmark are of no use in the application's stats file, and small sizes are
      * wanted too. */
-    gw_setting_t overrides[] = {
-        {"GRADWIRE_STATS", ""}, {"GRADWIRE_MIN_BYTES", "0"}, {"GRADWIRE_CODEC", o->codec}};
-    gw_status_t status =
-        gw_context_create(overrides, o->codec ? 3 : 2, &bench->context, why, sizeof why);
+    gw_setting_t overrides[4] = {{"GRADWIRE_STATS", ""}, {"GRADWIRE_MIN_BYTES", "0"}};
+    size_t count = 2;
+    if (o->codec)
+        overrides[count++] = (gw_setting_t){"GRADWIRE_CODEC", o->codec};
+    if (o->plan)
+        overrides[count++] = (gw_setting_t){"GRADWIRE_PLAN", o->plan};
+    gw_status_t status = gw_context_create(overrides, count, &bench->context, why, sizeof why);
     if (status == GW_OK)
         status = gw_dtype_parse(o->dtype, &bench->dtype);
     if (status == GW_OK && bench->dtype == GW_F64)
@@ -286,7 +297,7 @@ static void print_row(const gw_bench_t *bench, const row_t *r, bool json)
     double algbw = (double)bytes / r->time_us * 1e-3,
            busbw = algbw * 2 * (bench->size - 1) / bench->size;
     double speedup = r->baseline_us / r->time_us;
-    const char *plan = bench->plan == GW_PLAN_DIRECT ? "direct" : "gather";
+    const char *plan = gw_plan_name(bench->plan);
     if (!json) {
         printf("%12zu %10.0f %10.0f %10.0f %8.2f %8.3f %8.3f %12llu %7.3f %10.3e %10.3e %s %s\n",
                bytes, r->time_us, r->raw_us, r->baseline_us, speedup, algbw, busbw,

@@ -2,6 +2,7 @@
 gw_unit_test(allreduce LABELS tsan)
 gw_unit_test(lossless_allreduce LABELS tsan)
 gw_unit_test(sparse_allreduce)
+gw_unit_test(merge_allreduce LABELS tsan)
 gw_unit_test(codec_allreduce SOURCES unit/made_codec.c)
 gw_unit_test(plan)
 gw_unit_test(residual LABELS tsan)

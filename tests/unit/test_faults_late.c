@@ -27,14 +27,19 @@ static void log_name(const stage_t *stage, int actor, char name[64])
     snprintf(name, 64, "/tmp/gw_faults_late_%u_%d.log", stage->seed, actor);
 }
 
+static gw_plan_kind_t plan_of(const stage_t *stage)
+{
+    return (gw_plan_kind_t)(stage->seed % 4);
+}
+
 static void reduce(stage_t *stage, int actor, gw_comm_t *comm)
 {
     gw_coder_t coder;
     float *x = malloc(COUNT * sizeof *x);
-    gw_coder_parse("q8", &coder, NULL, 0);
+    gw_plan_kind_t plan = plan_of(stage);
+    gw_coder_parse(plan == GW_PLAN_RING || plan == GW_PLAN_TREE ? "raw" : "q8", &coder, NULL, 0);
     for (int i = 0; i < COUNT; i++)
         x[i] = (float)(i % 251);
-    gw_plan_kind_t plan = stage->seed % 2 ? GW_PLAN_DIRECT : GW_PLAN_GATHER;
     if (gw_allreduce_with(comm, &coder, plan, NULL, x, COUNT, GW_F32, GW_SUM) != GW_OK)
         stage_fail(stage, actor, "%s", gw_comm_error(comm));
     for (int i = 0; i < COUNT; i++)
@@ -94,10 +99,12 @@ static int lines(const stage_t *stage, int actor, const char *text)
 
 static void run_late(bool threads)
 {
-    for (unsigned plan = 0; plan < 2; plan++) {
+    /* The transport changes nothing of who hears from whom: ring and tree over one are enough. */
+    unsigned last = threads ? GW_PLAN_TREE : GW_PLAN_GATHER;
+    for (unsigned plan = GW_PLAN_DIRECT; plan <= last; plan++) {
         stage_t *stage = stage_new(RANKS, threads);
         char name[64];
-        stage->seed = (unsigned)getpid() * 2 + plan;
+        stage->seed = (unsigned)getpid() * 4 + plan;
         stage_run(stage, act, late_seconds() + 40);
         for (int i = 0; i < RANKS; i++)
             gw_check(!stage->verdict[i].failure[0], "rank %d: %s", i, stage->verdict[i].failure);

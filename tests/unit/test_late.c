@@ -67,7 +67,8 @@ static void run_scene(scene_t *scene, int size, void (*body)(gw_rank_t *))
 static gw_status_t reduce_again(gw_rank_t *rank, scene_t *scene, float *x)
 {
     gw_coder_t coder;
-    ck_assert_int_eq(gw_coder_parse("q8", &coder, NULL, 0), GW_OK);
+    bool merges = scene->plan == GW_PLAN_RING || scene->plan == GW_PLAN_TREE;
+    ck_assert_int_eq(gw_coder_parse(merges ? "randomk:ratio=0.5" : "q8", &coder, NULL, 0), GW_OK);
     return gw_allreduce_with(rank->comm, &coder, scene->plan, NULL, x, scene->count, GW_F32,
                              GW_SUM);
 }
@@ -133,7 +134,7 @@ START_TEST(a_late_peer_earns_one_warning)
 }
 END_TEST
 
-/* The others of three: each warns once, and none takes the silence of the other for a failure. */
+/* The others: each warns once, and none takes the silence of the other for a failure. */
 static void late_of_three_body(gw_rank_t *rank)
 {
     scene_t *scene = rank->arg;
@@ -146,10 +147,12 @@ static void late_of_three_body(gw_rank_t *rank)
 
 START_TEST(a_late_peer_excuses_those_who_wait_for_it)
 {
-    for (gw_plan_kind_t plan = GW_PLAN_DIRECT; plan <= GW_PLAN_GATHER; plan++) {
+    for (gw_plan_kind_t plan = GW_PLAN_DIRECT; plan <= GW_PLAN_TREE; plan++) {
+        /* In ring and tree some hear of it through others only. */
+        int size = plan == GW_PLAN_RING || plan == GW_PLAN_TREE ? 5 : 3;
         scene_t scene = {.plan = plan, .count = 1000000};
-        run_scene(&scene, 3, late_of_three_body);
-        ck_assert_int_eq(told("not entered it for"), 2);
+        run_scene(&scene, size, late_of_three_body);
+        ck_assert_int_eq(told("rank 1 has not entered it for"), size - 1);
         ck_assert_int_eq(told("failed"), 0);
         unlink(log_name);
     }
@@ -162,6 +165,7 @@ END_TEST
 static const gw_transport_t *real;
 static gw_transport_t muted;
 static _Thread_local int talks = 1 << 30;
+static int victim = 1; /* who goes silent, or damages what it sends */
 
 /* Says that the message went out; it did only the first `talks` times. */
 static gw_status_t send_or_not(gw_link_t *link, int peer, uint64_t tag, const void *data,
@@ -186,7 +190,7 @@ static void silent_body(gw_rank_t *rank)
     int r = rank->rank;
     float *x = malloc(scene->count * sizeof *x);
     rank->comm->engine.transport = &muted;
-    talks = r == 1 ? scene->talks : 1 << 30;
+    talks = r == victim ? scene->talks : 1 << 30;
     double begin = seconds();
     scene->status[r] = reduce(rank, scene, x);
     scene->took[r] = seconds() - begin;
@@ -203,8 +207,8 @@ static void silent_body(gw_rank_t *rank)
         ck_assert_uint_eq(stats.reasons[GW_REASON_DISABLED], 2);
         ck_assert_uint_eq(stats.calls, stats.compressed + stats.passed);
         ck_assert_uint_eq(stats.residual_resets, 1);
-        if (r != 1)
-            ck_assert_int_eq(gw_comm_failed_rank(rank->comm), 1);
+        if (r != victim)
+            ck_assert_int_eq(gw_comm_failed_rank(rank->comm), victim);
     }
     /* Nobody closes before all have their result: that would be a failed peer, not a silent one. */
     pthread_barrier_wait(scene->end);
@@ -218,13 +222,15 @@ static void silent_body(gw_rank_t *rank)
 static void check_silence(gw_plan_kind_t plan, int size, int words)
 {
     scene_t scene = {.plan = plan, .count = 3000000, .talks = words};
+    char blamed[16];
     run_scene(&scene, size, silent_body);
+    snprintf(blamed, sizeof blamed, "rank %d:", victim);
     for (int r = 0; r < size; r++) {
         ck_assert_msg(scene.closed[r] < 2.0, "rank %d: close took %.2f s", r, scene.closed[r]);
-        if (r == 1)
+        if (r == victim)
             continue;
-        ck_assert_msg(scene.status[r] == GW_ERR_TIMEOUT, "rank %d: status %d", r, scene.status[r]);
-        ck_assert_msg(strncmp(scene.error[r], "rank 1:", 7) == 0, "rank %d of %d, plan %d: %s", r,
+        ck_assert_msg(scene.status[r] == GW_ERR_TIMEOUT, "rank %d: status %d: %s", r, scene.status[r], scene.error[r]);
+        ck_assert_msg(strncmp(scene.error[r], blamed, 7) == 0, "rank %d of %d, plan %d: %s", r,
                       size, plan, scene.error[r]);
         ck_assert_msg(scene.took[r] >= 1.0 && scene.took[r] < 3.0 * SLOWER, "rank %d: took %.2f s",
                       r, scene.took[r]);
@@ -261,6 +267,25 @@ START_TEST(a_silent_peer_ends_the_call_in_time)
     check_silence(GW_PLAN_DIRECT, 3, 9);
     check_silence(GW_PLAN_DIRECT, 3, 10);
     check_silence(GW_PLAN_GATHER, 4, 10);
+}
+END_TEST
+
+/* Most of the others hear nothing from the silent one even when all is well: they must learn that
+ * it entered the call, and not blame their neighbours, who wait as they do. */
+START_TEST(a_silent_peer_of_a_ring_or_tree_ends_the_call_in_time)
+{
+    static const struct {
+        gw_plan_kind_t plan;
+        int size, victim, words;
+    } cells[] = {{GW_PLAN_RING, 2, 1, 5},  {GW_PLAN_RING, 3, 1, 4},  {GW_PLAN_RING, 5, 1, 1},
+                 {GW_PLAN_RING, 5, 3, 9},  {GW_PLAN_RING, 4, 0, 14}, {GW_PLAN_TREE, 2, 0, 4},
+                 {GW_PLAN_TREE, 4, 1, 5},  {GW_PLAN_TREE, 4, 2, 9},  {GW_PLAN_TREE, 5, 0, 4},
+                 {GW_PLAN_TREE, 7, 4, 11}, {GW_PLAN_TREE, 7, 6, 1}};
+    prepare_muted();
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        victim = cells[i].victim;
+        check_silence(cells[i].plan, cells[i].size, cells[i].words);
+    }
 }
 END_TEST
 
@@ -374,6 +399,40 @@ START_TEST(a_damaged_frame_names_its_sender)
 }
 END_TEST
 
+/* In any round, on the way to the sum and back: whoever passes frames on is not blamed. */
+static void check_damage(gw_plan_kind_t plan, int size, int words)
+{
+    scene_t scene = {.plan = plan, .count = 3000000, .talks = words};
+    char blamed[16];
+    int noticed = 0;
+    run_scene(&scene, size, silent_body);
+    snprintf(blamed, sizeof blamed, "rank %d", victim);
+    for (int r = 0; r < size; r++) {
+        noticed += scene.status[r] == GW_ERR_FRAME_MAGIC;
+        ck_assert_msg(scene.status[r] == GW_ERR_FRAME_MAGIC ||
+                          scene.status[r] == GW_ERR_PEER_FAILED,
+                      "rank %d: status %d: %s", r, scene.status[r], scene.error[r]);
+        ck_assert_msg(strncmp(scene.error[r], blamed, 6) == 0 && scene.took[r] < 1.0 * SLOWER,
+                      "%s of %d, rank %d after %d messages, %.2f s: %s", gw_plan_name(plan), size,
+                      r, words, scene.took[r], scene.error[r]);
+    }
+    ck_assert_int_ge(noticed, 1);
+    unlink(log_name);
+}
+
+START_TEST(a_damaged_frame_of_a_ring_or_tree_names_its_sender)
+{
+    prepare_muted();
+    muted.send = send_damaged;
+    for (int words = 0; words < 8; words++) {
+        victim = words % 4;
+        check_damage(GW_PLAN_RING, 4, words);
+        victim = words % 2 ? 2 : 0; /* a leaf sends once a round */
+        check_damage(GW_PLAN_TREE, 4, words);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("late");
@@ -386,6 +445,8 @@ int main(void)
     tcase_add_test(tc, whoever_had_its_result_learns_of_the_failure_in_the_next_call);
     tcase_add_test(tc, a_peer_that_leaves_is_noticed_at_once);
     tcase_add_test(tc, a_damaged_frame_names_its_sender);
+    tcase_add_test(tc, a_silent_peer_of_a_ring_or_tree_ends_the_call_in_time);
+    tcase_add_test(tc, a_damaged_frame_of_a_ring_or_tree_names_its_sender);
     suite_add_tcase(suite, tc);
     return gw_test_main(suite);
 }

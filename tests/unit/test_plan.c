@@ -26,8 +26,12 @@ typedef struct shape {
 static const struct variant {
     gw_plan_kind_t kind;
     bool reduces;
-} variants[] = {{GW_PLAN_DIRECT, false}, {GW_PLAN_DIRECT, true}, {GW_PLAN_GATHER, false}};
-enum { VARIANTS = 3 };
+} variants[] = {{GW_PLAN_DIRECT, false},
+                {GW_PLAN_DIRECT, true},
+                {GW_PLAN_GATHER, false},
+                {GW_PLAN_RING, false},
+                {GW_PLAN_TREE, false}};
+enum { VARIANTS = 5 };
 
 static char message[512];
 #define WRONG(...) (snprintf(message, sizeof message, __VA_ARGS__), message)
@@ -45,7 +49,8 @@ static bool adds(const gw__task_t *t)
 
 static bool stores(const gw__task_t *t)
 {
-    return t->kind == GW__TASK_SUM_STORE || t->kind == GW__TASK_DECODE_STORE;
+    return t->kind == GW__TASK_SUM_STORE || t->kind == GW__TASK_DECODE_STORE ||
+           t->kind == GW__TASK_MERGED_STORE;
 }
 
 static bool reads_own(const gw__task_t *t)
@@ -83,8 +88,11 @@ static const char *check_order(const gw__plan_t *plan, round_tasks_t *r, int ran
             return WRONG("task %u: elements %zu + %zu", i, t->first, t->count);
         if (t->count % plan->grain != 0 && t->first + t->count != plan->count)
             return WRONG("task %u: %zu elements are no multiple of the grain", i, t->count);
-        if (t->buffer >= gw__plan_max_buffers(plan->kind, plan->size))
+        if (t->buffer >= gw__plan_max_buffers(plan->kind, plan->size) ||
+            t->from >= gw__plan_max_buffers(plan->kind, plan->size))
             return WRONG("task %u: buffer %u", i, t->buffer);
+        if (t->channel >= plan->channels)
+            return WRONG("task %u: channel %u", i, t->channel);
         bool message_task = t->kind == GW__TASK_SEND || t->kind == GW__TASK_RECV;
         if (message_task && (t->peer < 0 || t->peer >= plan->size || t->peer == rank))
             return WRONG("task %u: peer %d", i, t->peer);
@@ -102,22 +110,55 @@ static const char *check_order(const gw__plan_t *plan, round_tasks_t *r, int ran
     return NULL;
 }
 
-/* Every frame is made once, before it is used, and of the elements that its users mean. */
-static const char *check_frames(const round_tasks_t *r, int rank)
+static bool uses_frame(const gw__task_t *t)
+{
+    return t->kind == GW__TASK_SEND || t->kind == GW__TASK_DECODE_ADD ||
+           t->kind == GW__TASK_DECODE_STORE || t->kind == GW__TASK_MERGE ||
+           t->kind == GW__TASK_MERGED_STORE;
+}
+
+/* What is merged was received from that rank; merges into a frame come one after the other, and
+ * before it is sent or stored. */
+static const char *check_merges(const round_tasks_t *r, int rank)
 {
     const gw__task_t *task = r->task[rank];
     for (uint32_t i = 0; i < r->count[rank]; i++) {
+        bool received = false;
+        if (task[i].kind != GW__TASK_MERGE)
+            continue;
+        for (uint32_t j = 0; j < r->count[rank]; j++) {
+            if (task[j].kind == GW__TASK_RECV && task[j].buffer == task[i].from)
+                received |= r->before[i][j] && task[j].peer == task[i].peer &&
+                            task[j].stage == GW__PUSH && task[j].first == task[i].first &&
+                            task[j].count == task[i].count;
+            bool uses = uses_frame(&task[j]) && task[j].buffer == task[i].buffer && i != j;
+            if (uses && !r->before[j][i] && !(task[j].kind == GW__TASK_MERGE && r->before[i][j]))
+                return WRONG("task %u uses the frame that task %u merges into", j, i);
+        }
+        if (!received)
+            return WRONG("task %u merges what was not received", i);
+    }
+    return NULL;
+}
+
+/* Every frame is made once, before it is used, and of the elements that its users mean. Merged ones
+ * pass from one stage to the other as they are. */
+static const char *check_frames(const gw__plan_t *plan, const round_tasks_t *r, int rank)
+{
+    const gw__task_t *task = r->task[rank];
+    bool merges = gw__plan_merges(plan->kind);
+    for (uint32_t i = 0; i < r->count[rank]; i++) {
         int producers = 0;
-        bool uses = task[i].kind == GW__TASK_SEND || task[i].kind == GW__TASK_DECODE_ADD ||
-                    task[i].kind == GW__TASK_DECODE_STORE;
+        bool uses = uses_frame(&task[i]);
         if (!uses && !produces(&task[i]))
             continue;
         for (uint32_t j = 0; j < r->count[rank]; j++) {
             if (!produces(&task[j]) || task[j].buffer != task[i].buffer)
                 continue;
             producers++;
-            if (uses && (!r->before[i][j] || task[j].first != task[i].first ||
-                         task[j].count != task[i].count || task[j].stage != task[i].stage))
+            if (uses &&
+                (!r->before[i][j] || task[j].first != task[i].first ||
+                 task[j].count != task[i].count || (!merges && task[j].stage != task[i].stage)))
                 return WRONG("task %u uses the frame of task %u wrongly", i, j);
         }
         if (producers != 1)
@@ -184,36 +225,40 @@ static const char *check_in_place(const round_tasks_t *r, int rank)
     return NULL;
 }
 
-static const gw__task_t *find_message(const round_tasks_t *r, int rank, gw__task_kind_t kind,
-                                      int peer, gw__stage_t stage, int *found)
+/* How many messages of this kind there are; *found is one of them. */
+static int find_messages(const round_tasks_t *r, int rank, gw__task_kind_t kind, int peer,
+                         const gw__task_t *like, const gw__task_t **found)
 {
-    const gw__task_t *result = NULL;
-    *found = 0;
+    int count = 0;
     for (uint32_t i = 0; i < r->count[rank]; i++) {
         const gw__task_t *t = &r->task[rank][i];
-        if (t->kind == kind && t->peer == peer && t->stage == stage) {
-            result = t;
-            ++*found;
-        }
+        if (t->kind != kind || t->peer != peer || t->stage != like->stage ||
+            t->channel != like->channel)
+            continue;
+        *found = t;
+        count++;
     }
-    return result;
+    return count;
 }
 
-/* A message is known by sender, receiver, round and stage: one send, one receive, same elements. */
+/* A message is known by sender, receiver, round, stage and channel: one send, one receive, same
+ * elements. */
 static const char *check_messages(const gw__plan_t *plan, const round_tasks_t *r)
 {
-    for (int from = 0; from < plan->size; from++)
-        for (int to = 0; to < plan->size; to++)
-            for (gw__stage_t stage = GW__PUSH; stage <= GW__PULL; stage++) {
-                int sends, receives;
-                const gw__task_t *s = find_message(r, from, GW__TASK_SEND, to, stage, &sends);
-                const gw__task_t *t = find_message(r, to, GW__TASK_RECV, from, stage, &receives);
-                if (sends > 1 || sends != receives)
-                    return WRONG("rank %d sends %d, rank %d receives %d", from, sends, to,
-                                 receives);
-                if (sends && (s->first != t->first || s->count != t->count))
-                    return WRONG("rank %d sends other elements than rank %d expects", from, to);
-            }
+    for (int rank = 0; rank < plan->size; rank++)
+        for (uint32_t i = 0; i < r->count[rank]; i++) {
+            const gw__task_t *t = &r->task[rank][i], *other = NULL;
+            if (t->kind != GW__TASK_SEND && t->kind != GW__TASK_RECV)
+                continue;
+            gw__task_kind_t back = t->kind == GW__TASK_SEND ? GW__TASK_RECV : GW__TASK_SEND;
+            int same = find_messages(r, rank, t->kind, t->peer, t, &other);
+            int answers = find_messages(r, t->peer, back, rank, t, &other);
+            if (same != 1 || answers != 1)
+                return WRONG("rank %d has %d %s for rank %d, which has %d", rank, same,
+                             gw__task_kind_name(t->kind), t->peer, answers);
+            if (other->first != t->first || other->count != t->count)
+                return WRONG("rank %d and rank %d mean other elements", rank, t->peer);
+        }
     return NULL;
 }
 
@@ -222,7 +267,8 @@ static const char *check_round(const gw__plan_t *plan, round_tasks_t *r)
     const char *wrong = check_messages(plan, r);
     for (int rank = 0; rank < plan->size && !wrong; rank++) {
         wrong = check_order(plan, r, rank);
-        wrong = wrong ? wrong : check_frames(r, rank);
+        wrong = wrong ? wrong : check_frames(plan, r, rank);
+        wrong = wrong ? wrong : check_merges(r, rank);
         wrong = wrong ? wrong : check_sum(plan, r, rank);
         wrong = wrong ? wrong : check_reductions(plan, r, rank);
         wrong = wrong ? wrong : check_in_place(r, rank);
@@ -235,7 +281,8 @@ static void generate(const shape_t *s, uint32_t k, gw__plan_t *plan, round_tasks
     for (int rank = 0; rank < s->size; rank++) {
         gw__plan_init(plan, s->kind, rank, s->size, s->count, s->grain, s->chunk);
         plan->reduces = s->reduces;
-        gw_check(plan->rounds > 0 && plan->rounds < GW__PLAN_MAX_ROUNDS, "%u rounds", plan->rounds);
+        gw_check(plan->rounds > 0 && plan->rounds * (uint64_t)plan->channels < GW__PLAN_MAX_ROUNDS,
+                 "%u rounds", plan->rounds);
         gw_check(plan->chunk > 0 && plan->chunk % s->grain == 0, "chunk %zu", plan->chunk);
         /* Longer than the limits would overwrite what stands behind. */
         uint32_t limit = gw__plan_max_tasks(s->kind, s->size);
@@ -247,7 +294,7 @@ static void generate(const shape_t *s, uint32_t k, gw__plan_t *plan, round_tasks
 
 static void describe(const shape_t *s, char *out, size_t size)
 {
-    snprintf(out, size, "%s%s of %d, count %zu, grain %zu, chunk %zu", gw__plan_kind_name(s->kind),
+    snprintf(out, size, "%s%s of %d, count %zu, grain %zu, chunk %zu", gw_plan_name(s->kind),
              s->reduces ? ", reducing," : "", s->size, s->count, s->grain, s->chunk);
 }
 
@@ -357,9 +404,10 @@ static void check_huge(struct variant v, int size, size_t count, size_t grain, s
             gw_check(r.count[rank] == 0, "tasks behind the last round");
     }
     /* Chunks of a shard follow each other without a gap up to the next shard. */
-    for (int shard = 0; shard < (kind == GW_PLAN_DIRECT ? size : 1); shard++) {
-        size_t end = kind == GW_PLAN_DIRECT ? gw__plan_shard(&plan, shard + 1) : count;
-        size_t at = kind == GW_PLAN_DIRECT ? gw__plan_shard(&plan, shard) : 0, first, length;
+    bool shards = kind == GW_PLAN_DIRECT || kind == GW_PLAN_RING;
+    for (int shard = 0; shard < (shards ? size : 1); shard++) {
+        size_t end = shards ? gw__plan_shard(&plan, shard + 1) : count;
+        size_t at = shards ? gw__plan_shard(&plan, shard) : 0, first, length;
         for (uint32_t k = 0; gw__plan_chunk(&plan, shard, k, &first, &length); k++) {
             gw_check(first == at && length > 0, "shard %d chunk %u", shard, k);
             at += length;
@@ -391,6 +439,10 @@ START_TEST(rounds_stay_below_the_limit_at_its_edges)
         ck_assert_uint_lt(plan.rounds, GW__PLAN_MAX_ROUNDS);
         gw__plan_init(&plan, GW_PLAN_GATHER, 0, 2, 3 * ((size_t)GW__PLAN_MAX_ROUNDS + d - 2), 1, 3);
         ck_assert_uint_lt(plan.rounds, GW__PLAN_MAX_ROUNDS);
+        for (int size = 2; size <= 7; size++) {
+            gw__plan_init(&plan, GW_PLAN_RING, 0, size, (size_t)GW__PLAN_MAX_ROUNDS + d - 2, 1, 1);
+            ck_assert_uint_lt(plan.rounds * plan.channels, GW__PLAN_MAX_ROUNDS);
+        }
     }
 }
 END_TEST
@@ -403,6 +455,7 @@ typedef struct frame {
     bool full;
     int origin; /* rank of a contribution; -1: a complete sum */
     size_t first, count;
+    uint32_t ranks; /* a bit for each whose contribution it holds */
 } frame_t;
 
 typedef struct sim_round {
@@ -425,13 +478,14 @@ typedef struct sim {
     int size;
     uint32_t rounds, window;
     sim_rank_t rank[9];
-    frame_t *wire; /* [from][to][round][stage] */
+    frame_t *wire; /* [from][to][round][channel][stage] */
+    uint32_t channels;
 } sim_t;
 
-static frame_t *on_wire(sim_t *s, int from, int to, uint32_t round, gw__stage_t stage)
+static frame_t *on_wire(sim_t *s, int from, int to, uint32_t round, const gw__task_t *t)
 {
     size_t pair = (size_t)from * (size_t)s->size + (size_t)to;
-    return &s->wire[(pair * s->rounds + round) * 2 + (size_t)stage];
+    return &s->wire[((pair * s->rounds + round) * s->channels + t->channel) * 2 + (size_t)t->stage];
 }
 
 static bool intact(const sim_rank_t *rank, const gw__task_t *t)
@@ -474,8 +528,20 @@ static const char *reduce(const sim_rank_t *rank, int r, sim_round_t *round, con
         if (!f->full || f->origin != origin || f->first != t->first || f->count != t->count)
             return "a frame is added that is not there";
     }
-    round->frame[t->buffer] = (frame_t){true, -1, t->first, t->count};
+    round->frame[t->buffer] = (frame_t){true, -1, t->first, t->count, 0};
     return intact(rank, t) ? NULL : "own elements were overwritten";
+}
+
+/* No contribution twice. */
+static const char *merge(sim_round_t *round, const gw__task_t *t)
+{
+    const frame_t *from = &round->frame[t->from];
+    frame_t *into = &round->frame[t->buffer];
+    if (!from->full || !into->full || from->ranks & into->ranks || from->first != into->first ||
+        from->count != into->count)
+        return "frames are merged that do not belong together";
+    into->ranks |= from->ranks;
+    return NULL;
 }
 
 /* Computes one task on symbols; an error says what would have become of real numbers. */
@@ -483,19 +549,20 @@ static const char *execute(sim_t *s, int r, sim_round_t *round, uint32_t k, cons
 {
     sim_rank_t *rank = &s->rank[r];
     frame_t *frame = &round->frame[t->buffer];
-    frame_t fitting = {true, t->kind == GW__TASK_DECODE_STORE ? -1 : t->peer, t->first, t->count};
+    frame_t fitting = {true, t->kind == GW__TASK_DECODE_STORE ? -1 : t->peer, t->first, t->count,
+                       0};
     bool fits = frame->full && frame->origin == fitting.origin && frame->first == t->first &&
                 frame->count == t->count;
     switch (t->kind) {
     case GW__TASK_ENCODE:
-        *frame = (frame_t){true, r, t->first, t->count};
+        *frame = (frame_t){true, r, t->first, t->count, 1u << r};
         return intact(rank, t) ? NULL : "own elements are encoded after they were overwritten";
     case GW__TASK_COPY:
         return intact(rank, t) ? add_to_sum(round, t, r) : "own elements were overwritten";
     case GW__TASK_DECODE_ADD:
         return fits ? add_to_sum(round, t, t->peer) : "a frame is added that is not there";
     case GW__TASK_SUM_ENCODE:
-        *frame = (frame_t){true, -1, t->first, t->count};
+        *frame = (frame_t){true, -1, t->first, t->count, 0};
         return round->summed == s->size ? NULL : "an incomplete sum is encoded";
     case GW__TASK_REDUCE_ENCODE:
         return reduce(rank, r, round, t);
@@ -503,13 +570,19 @@ static const char *execute(sim_t *s, int r, sim_round_t *round, uint32_t k, cons
         return round->summed == s->size ? put(rank, t) : "an incomplete sum is stored";
     case GW__TASK_DECODE_STORE:
         return fits ? put(rank, t) : "a frame is stored that is not there";
+    case GW__TASK_MERGE:
+        return merge(round, t);
+    case GW__TASK_MERGED_STORE:
+        if (!frame->full || frame->ranks != (1u << s->size) - 1 || frame->first != t->first)
+            return "an incomplete sum is stored";
+        return put(rank, t);
     case GW__TASK_SEND:
         if (!frame->full)
             return "an empty frame is sent";
-        *on_wire(s, r, t->peer, k, t->stage) = *frame;
+        *on_wire(s, r, t->peer, k, t) = *frame;
         return NULL;
     case GW__TASK_RECV:
-        *frame = *on_wire(s, t->peer, r, k, t->stage);
+        *frame = *on_wire(s, t->peer, r, k, t);
         return NULL;
     case GW__TASK_KINDS:
         break;
@@ -525,7 +598,7 @@ static bool may_run(sim_t *s, int r, const sim_round_t *round, uint32_t k, uint3
     for (uint32_t d = 0; d < deps(t); d++)
         if (dep(t, d) != GW__NO_TASK && !round->done[dep(t, d)])
             return false;
-    return t->kind != GW__TASK_RECV || on_wire(s, t->peer, r, k, t->stage)->full;
+    return t->kind != GW__TASK_RECV || on_wire(s, t->peer, r, k, t)->full;
 }
 
 static void admit_rounds(sim_t *s, sim_rank_t *rank)
@@ -576,7 +649,8 @@ static void simulate(const shape_t *shape, uint32_t window, uint64_t seed)
         s.rank[r].written = calloc(shape->count, 1);
     }
     s.rounds = s.rank[0].plan.rounds;
-    s.wire = calloc((size_t)s.size * (size_t)s.size * s.rounds * 2, sizeof *s.wire);
+    s.channels = s.rank[0].plan.channels;
+    s.wire = calloc((size_t)s.size * (size_t)s.size * s.rounds * s.channels * 2, sizeof *s.wire);
     for (int stuck = 0, r = 0; stuck < s.size; r = (r + 1) % s.size) {
         /* A rank drawn by lot; when none has moved for a while, each in turn. */
         const char *wrong = NULL;
@@ -681,6 +755,44 @@ START_TEST(wrong_plans_are_noticed)
 }
 END_TEST
 
+START_TEST(wrong_plans_that_merge_are_noticed)
+{
+    static round_tasks_t r;
+    gw__plan_t plan;
+    for (int fault = 0; fault < 12; fault++) {
+        shape_t s = {fault % 2 ? GW_PLAN_TREE : GW_PLAN_RING, 4, 600, 8, 64, false};
+        generate(&s, 1, &plan, &r);
+        ck_assert_ptr_null(check_round(&plan, &r));
+        gw__task_t *merge = first_of(&r, 2, GW__TASK_MERGE);
+        gw__task_t *store = first_of(&r, 2, GW__TASK_MERGED_STORE);
+        switch (fault / 2) {
+        case 0: /* before it was received */
+            merge->dep[1] = GW__NO_TASK;
+            break;
+        case 1: /* into what is not encoded yet */
+            merge->dep[0] = GW__NO_TASK;
+            break;
+        case 2: /* somebody else's */
+            merge->peer = 0;
+            break;
+        case 3: /* stored while the own elements may still be read */
+            store->dep[1] = store->dep[0];
+            break;
+        case 4: { /* sent before all was merged */
+            gw__task_t *send = merge;
+            while (send->kind != GW__TASK_SEND || send->buffer != merge->buffer)
+                send++;
+            send->dep[0] = GW__NO_TASK;
+            break;
+        }
+        default:
+            first_of(&r, 2, GW__TASK_SEND)->channel++;
+        }
+        ck_assert_msg(check_round(&plan, &r) != NULL, "fault %d was not noticed", fault);
+    }
+}
+END_TEST
+
 START_TEST(a_plan_prints_every_task)
 {
     char *text = NULL;
@@ -715,6 +827,7 @@ int main(void)
     tcase_add_test(tc, rounds_stay_below_the_limit_at_its_edges);
     tcase_add_test(tc, any_order_of_execution_ends_with_the_sum);
     tcase_add_test(tc, wrong_plans_are_noticed);
+    tcase_add_test(tc, wrong_plans_that_merge_are_noticed);
     tcase_add_test(tc, a_plan_prints_every_task);
     suite_add_tcase(suite, tc);
     return gw_test_main(suite);

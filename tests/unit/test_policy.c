@@ -162,6 +162,40 @@ START_TEST(the_plan_follows_size_and_setting)
 }
 END_TEST
 
+/* Ring and tree where they are set and the numbers in the payload have 32 bits; what cannot be
+ * merged, of compressed calls and of those that are not, is split as if nothing was set. */
+START_TEST(plans_that_merge_are_for_what_can_be_merged)
+{
+    static const char *const names[] = {"ring", "tree"};
+    static const gw_plan_kind_t plans[] = {GW_PLAN_RING, GW_PLAN_TREE};
+    static const char *const codecs[] = {"randomk", "randomk:values=wire", "raw"};
+    for (int i = 0; i < 2 * 3 * 2; i++) {
+        gw_setting_t with[] = {{"GRADWIRE_PLAN", names[i % 2]},
+                               {"GRADWIRE_CODEC", codecs[i / 2 % 3]}};
+        gw_context_t *context = NULL;
+        ck_assert_int_eq(gw_context_create(with, 2, &context, NULL, 0), GW_OK);
+        gw_call_t call = good;
+        call.dtype = i / 6 ? GW_BF16 : GW_F32;
+        call.count = 1 << 24;
+        gw_comm_facts_t facts = {.size = 5};
+        gw_decision_t d = gw_decide(context, &call, &facts);
+        bool compress = i / 2 % 3 < 2, merges = i / 6 == 0 || i / 2 % 3 == 0;
+        ck_assert_int_eq(d.compress, compress);
+        gw_check(d.plan == (merges ? plans[i % 2] : GW_PLAN_DIRECT), "case %d: %s", i,
+                 gw_plan_name(d.plan));
+        facts.mismatch = true; /* goes uncompressed */
+        d = gw_decide(context, &call, &facts);
+        ck_assert(!d.compress);
+        gw_check(d.plan == (i / 6 ? GW_PLAN_DIRECT : plans[i % 2]), "case %d, raw: %s", i,
+                 gw_plan_name(d.plan));
+        gw_context_free(context);
+    }
+    ck_assert_str_eq(gw_plan_name(GW_PLAN_RING), "ring");
+    ck_assert_str_eq(gw_plan_name(GW_PLAN_TREE), "tree");
+    ck_assert_str_eq(gw_plan_name((gw_plan_kind_t)99), "unknown");
+}
+END_TEST
+
 static void prints(const gw_context_t *context, gw_call_t call, gw_comm_facts_t facts,
                    const char *expected)
 {
@@ -223,6 +257,7 @@ int main(void)
     tcase_add_test(tc, settings_decide_too);
     tcase_add_test(tc, addresses_do_not_matter);
     tcase_add_test(tc, the_plan_follows_size_and_setting);
+    tcase_add_test(tc, plans_that_merge_are_for_what_can_be_merged);
     tcase_add_test(tc, a_decision_prints_as_one_line);
     tcase_add_test(tc, names_are_those_of_the_stats_file);
     suite_add_tcase(suite, tc);

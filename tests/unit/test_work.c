@@ -444,7 +444,7 @@ START_TEST(chunks_follow_the_pace)
     ck_assert_uint_lt(small, large);
     for (int size = 2; size <= 64; size *= 2)
         for (size_t count = 1; count <= 1024 * mega; count *= 4)
-            for (gw_plan_kind_t kind = GW_PLAN_DIRECT; kind <= GW_PLAN_GATHER; kind++) {
+            for (gw_plan_kind_t kind = GW_PLAN_DIRECT; kind <= GW_PLAN_TREE; kind++) {
                 size_t a = gw__pace_chunk(&slow, kind, size, count, count / 2 + 48);
                 size_t b = gw__pace_chunk(&fast, kind, size, count, count / 2 + 48);
                 gw_check(a >= 16384 && a <= 262144 && b >= 16384 && b <= 262144,
@@ -474,7 +474,7 @@ END_TEST
 START_TEST(a_timeline_shows_what_ran_under_the_wire)
 {
     gw__timeline_t *t = gw__timeline_new(5);
-    gw__timeline_begin(t, 1000);
+    gw__timeline_begin(t, 1000, false);
     /* Sent at 2000, at once copied away; the peer's frame of that round comes at 9000. */
     gw__event_t events[] = {
         {GW__TASK_ENCODE, GW__PUSH, 0, -1, 0, 1000, 2000},
