@@ -15,6 +15,7 @@ static const gw_codec_t *const built_in[] = {
     &gw__codec_fp4,
     &gw__codec_sign,
     &gw__codec_rotate,
+    &gw__codec_natural,
     &gw__codec_topk,
     &gw__codec_randomk,
     &gw__codec_block,

@@ -13,6 +13,7 @@ extern const gw_codec_t gw__codec_fp8;
 extern const gw_codec_t gw__codec_fp4;
 extern const gw_codec_t gw__codec_sign;
 extern const gw_codec_t gw__codec_rotate;
+extern const gw_codec_t gw__codec_natural;
 extern const gw_codec_t gw__codec_topk;
 extern const gw_codec_t gw__codec_randomk;
 extern const gw_codec_t gw__codec_block;

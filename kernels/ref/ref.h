@@ -62,6 +62,21 @@ bool gw__rotate_ref_block(const gw_rotate_spec_t *spec, const float *src, float 
 void gw__rotate_ref_decode_block(const gw_rotate_spec_t *spec, const uint8_t *src, size_t n,
                                  bool add, float *dst);
 
+size_t gw__natural_ref_encode(const gw_natural_spec_t *spec, const float *src, float *residual,
+                              size_t count, uint64_t first, uint64_t key, uint8_t *dst);
+bool gw__natural_ref_valid(const gw_natural_spec_t *spec, const uint8_t *payload, size_t count);
+void gw__natural_ref_store(const gw_natural_spec_t *spec, const uint8_t *payload, size_t count,
+                           float *dst);
+void gw__natural_ref_add(const gw_natural_spec_t *spec, const uint8_t *payload, size_t count,
+                         float *dst);
+
+/* One bucket of n elements that has a scale, in the default floating-point mode. Encoding returns
+ * whether all values were finite. */
+bool gw__natural_ref_bucket(const gw_natural_spec_t *spec, const float *src, float *residual,
+                            size_t n, gw_quant_noise_t noise, uint8_t *dst);
+void gw__natural_ref_decode_bucket(const gw_natural_spec_t *spec, const uint8_t *src, size_t n,
+                                   bool add, float *dst);
+
 void gw__cast_ref_f16_to_f32(const void *src, void *dst, size_t count);
 void gw__cast_ref_f32_to_f16(const void *src, void *dst, size_t count);
 void gw__cast_ref_bf16_to_f32(const void *src, void *dst, size_t count);

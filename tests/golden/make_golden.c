@@ -97,6 +97,18 @@ static const good_t goods[] = {
     {"q8r-extreme", "q8r:block=64", GW_F32, 192, 0, false, EXTREME},
     {"q4r-extreme", "q4r:block=64", GW_F32, 193, 0, false, EXTREME},
     {"sign-poisoned", "sign:bucket=64", GW_F16, 130, 0, false, POISONED},
+    {"natural", "natural", GW_F32, 1100, 512, false, PLAIN},
+    {"natural-nearest-f16", "natural:bucket=64,ef=on", GW_F16, 333, 64, false, PLAIN},
+    {"natural-extreme", "natural:bucket=32", GW_F32, 192, 0, false, EXTREME},
+    {"natural-poisoned-crc", "natural:bucket=96", GW_BF16, 130, 0, true, POISONED},
+    {"nuqsgd", "nuqsgd", GW_F32, 1100, 512, false, PLAIN},
+    {"nuqsgd-b3", "nuqsgd:bits=3,bucket=64", GW_F32, 301, 0, false, PLAIN},
+    {"nuqsgd-b5-max", "nuqsgd:bits=5,norm=max,ef=on", GW_F16, 700, 512, false, PLAIN},
+    {"nuqsgd-extreme", "nuqsgd:bucket=32", GW_F32, 193, 0, false, EXTREME},
+    {"nuqsgd-poisoned", "nuqsgd:bucket=32", GW_F32, 130, 0, false, POISONED},
+    {"ternary", "ternary", GW_F32, 1099, 512, false, PLAIN},
+    {"ternary-extreme", "ternary:bucket=32,ef=on", GW_F32, 192, 0, false, EXTREME},
+    {"ternary-poisoned-crc", "ternary:bucket=64", GW_BF16, 131, 0, true, POISONED},
 };
 
 /* A bad frame: `base` with byte `at` set to `value`; at < 0: cut to that many bytes less; or one
@@ -186,6 +198,16 @@ static const bad_t bads[] = {
     {"bad-sign-parameter", "sign", 8, 1, GW_ERR_FRAME_HEADER},
     {"bad-sign-scale", "sign", 48 + 3, 0xBF, GW_ERR_FRAME_PAYLOAD},
     {"bad-sign-mask", "sign-extreme", 48 + 4, 2, GW_ERR_FRAME_PAYLOAD},
+    {"bad-natural-bits", "natural", 8, 8, GW_ERR_FRAME_HEADER},
+    {"bad-natural-form", "natural", 9, 3, GW_ERR_FRAME_HEADER},
+    {"bad-natural-other-form", "nuqsgd-b3", 9, 2, GW_ERR_FRAME_HEADER},
+    {"bad-natural-parameter", "natural", 12, 1, GW_ERR_FRAME_HEADER},
+    {"bad-natural-tail", "natural", 48 + 2 * 576 + 76 + 9, 0xF0, GW_ERR_FRAME_PAYLOAD},
+    {"bad-nuqsgd-bits", "nuqsgd", 8, 2, GW_ERR_FRAME_HEADER},
+    {"bad-nuqsgd-scale", "nuqsgd", 48 + 3, 0xBF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-nuqsgd-tail", "nuqsgd-b3", 48 + 4 * 28 + 4 + 16, 0x80, GW_ERR_FRAME_PAYLOAD},
+    {"bad-ternary-scale", "ternary", 48 + 132 + 3, 0xFF, GW_ERR_FRAME_PAYLOAD},
+    {"bad-ternary-tail", "ternary", 48 + 2 * 132 + 4 + 18, 0xC0, GW_ERR_FRAME_PAYLOAD},
     {"bad-sign-tail", "sign", 48 + 2 * 70 + 14, 0xF0, GW_ERR_FRAME_PAYLOAD},
 };
 

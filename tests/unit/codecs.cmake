@@ -15,6 +15,7 @@ gw_unit_test(block)
 gw_unit_test(blockwise)
 gw_unit_test(sign)
 gw_unit_test(rotate)
+gw_unit_test(natural)
 gw_unit_test(contract SOURCES unit/contract.c unit/contract_data.c unit/made_codec.c)
 
 # Writes golden frames that do not exist yet: make make_golden && build/bin/make_golden tests/golden

@@ -108,6 +108,7 @@ static const struct {
 } known[] = {
     {"bits", ""},
     {"level", ""},
+    {"form", ""},
     {"force", ""},
     {"seed", "5"},
     {"bucket", "32 96 4096"},
@@ -131,6 +132,13 @@ static const char *const combined[] = {
     "topblock:size=16,domain=256,ratio=0.5",
     "q3:round=stochastic,bucket=96",
     "q1r:block=64,scale=unbiased",
+    "natural:round=stochastic,ef=on,bucket=96",
+    "nuqsgd:round=stochastic,ef=on",
+    "nuqsgd:bits=3,bucket=64",
+    "nuqsgd:bits=3,bucket=96,norm=max",
+    "nuqsgd:bits=5,norm=max,ef=on",
+    "nuqsgd:bits=5,bucket=160",
+    "ternary:ef=on,clip=1.22,bucket=96",
 };
 
 static const char *values_of(const gw_codec_param_t *p, char *room, size_t size)

@@ -24,7 +24,12 @@ static const char *const specs[] = {"sign",
                                     "q5r:block=4096",
                                     "q6r:block=128",
                                     "q7r:block=1024",
-                                    "q8r:block=256"};
+                                    "q8r:block=256",
+                                    "nuqsgd",
+                                    "nuqsgd:bits=5,norm=max,bucket=96",
+                                    "nuqsgd:bits=3,bucket=32,round=stochastic,ef=on",
+                                    "ternary",
+                                    "ternary:ef=on,bucket=288"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 static gw_coder_t coder_of(const char *spec)

@@ -173,7 +173,11 @@ static const char *const specs[] = {"raw",
                                     "sign",
                                     "q1r:block=64",
                                     "q4r",
-                                    "q5r:block=4096,scale=unbiased,seed=3"};
+                                    "q5r:block=4096,scale=unbiased,seed=3",
+                                    "natural",
+                                    "nuqsgd:bucket=64",
+                                    "nuqsgd:bits=5,ef=on",
+                                    "ternary:bucket=1024"};
 enum { SPECS = sizeof specs / sizeof *specs };
 static const size_t counts[] = {0, 1, 31, 32, 33, 511, 512, 1000, 1024, 2600, N};
 enum { COUNTS = sizeof counts / sizeof *counts };
