@@ -26,6 +26,7 @@ static GW_KERNEL_BODY size_t f32_to_f16_body(const uint8_t *src, uint8_t *dst, s
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
         prefetch(src + 4 * i, 64);
+        prefetch(dst + 2 * i, 32);
         for (size_t k = i; k < i + 16; k += 8) {
             __m256 x = _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)(src + 4 * k)));
             _mm_storeu_si128((__m128i *)(dst + 2 * k),
@@ -70,6 +71,7 @@ static size_t f32_to_bf16_body(const uint8_t *src, uint8_t *dst, size_t count)
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
         prefetch(src + 4 * i, 64);
+        prefetch(dst + 2 * i, 32);
         __m256i a = narrow_bf16(_mm256_loadu_si256((const __m256i *)(src + 4 * i)));
         __m256i b = narrow_bf16(_mm256_loadu_si256((const __m256i *)(src + 4 * i + 32)));
         __m256i both = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xD8);
@@ -171,6 +173,7 @@ INLINE size_t encode_groups(const gw_float_spec_t *spec, const float *src, float
         __m256 p[4];
         __m256i most = _mm256_setzero_si256();
         prefetch_floats(src, residual, i, GROUP, ef);
+        prefetch(dst + 2 * i, 2 * GROUP);
         for (int k = 0; k < 4; k++) {
             p[k] = _mm256_loadu_ps(src + i + 8 * k);
             if (ef)

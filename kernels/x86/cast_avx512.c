@@ -43,6 +43,7 @@ static GW_KERNEL_BODY size_t f32_to_f16_body(const uint8_t *src, uint8_t *dst, s
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
         prefetch(src + 4 * i, 64);
+        prefetch(dst + 2 * i, 32);
         __m256i half = _mm512_cvtps_ph(_mm512_loadu_ps(src + 4 * i), _MM_FROUND_TO_NEAREST_INT);
         _mm256_storeu_si256((__m256i *)(dst + 2 * i), half);
     }
@@ -67,6 +68,7 @@ static size_t f32_to_bf16_body(const uint8_t *src, uint8_t *dst, size_t count)
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
         prefetch(src + 4 * i, 64);
+        prefetch(dst + 2 * i, 32);
         __m512i x = _mm512_loadu_si512(src + 4 * i);
         __m512i y =
             _mm512_mask_or_epi32(round_bf16(x), nan_mask(x), x, _mm512_set1_epi32(0x400000));
@@ -139,6 +141,7 @@ INLINE size_t encode_groups(const gw_float_spec_t *spec, const float *src, float
     for (size_t i = 0; i + GROUP <= count; i += GROUP) {
         __m512 p[4];
         __m512i most = _mm512_setzero_si512();
+        prefetch(dst + 2 * i, 2 * GROUP);
         for (int k = 0; k < 4; k++) {
             p[k] = load_p(src, residual, i + 16 * k, ef);
             most = _mm512_max_epi32(most, _mm512_castps_si512(_mm512_abs_ps(p[k])));

@@ -35,11 +35,12 @@ INLINE void decode_32(const uint8_t *src, float scale, float *dst, bool e5m2, bo
 /* ---- Encoding -----------------------------------------------------------------------------------
  */
 
-INLINE uint32_t most_of(const job_t *job, bool ef)
+INLINE uint32_t most_of(const job_t *job, const uint8_t *dst, bool ef)
 {
     most_t most = most_start();
     for (size_t i = 0; i < job->spec->block; i += 32) {
         prefetch_floats(job->src, job->residual, i, 32, ef);
+        prefetch(dst + i, 32);
         take_most_32(job, i, &most, ef);
     }
     return most_bits(most);
@@ -49,7 +50,7 @@ INLINE size_t encode_blocks(job_t job, size_t blocks, uint8_t *dst, bool e5m2, b
 {
     size_t n = job.spec->block, poisoned = 0;
     for (size_t k = 0; k < blocks; k++, dst += GW_FP8_META_BYTES + n) {
-        uint32_t most = most_of(&job, ef);
+        uint32_t most = most_of(&job, dst, ef);
         if (__builtin_expect(most >= 0x7F800000u, 0)) {
             poisoned += gw__fp8_ref_encode(job.spec, job.src, ef ? job.residual : NULL, n, dst);
         } else {
@@ -101,6 +102,7 @@ INLINE void decode_blocks(size_t n, const uint8_t *payload, size_t blocks, float
         float scale = gw__float_of((uint32_t)gw__load16(payload) << 16);
         for (size_t i = 0; i < n; i += 32) {
             prefetch(dst + i, 32 * sizeof *dst);
+            prefetch(payload + i, 32);
             decode_32(payload + GW_FP8_META_BYTES + i, e5m2 ? scale : scale * 256.0f, dst + i, e5m2,
                       add);
         }

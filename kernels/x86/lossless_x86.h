@@ -80,8 +80,10 @@ INLINE size_t encode_block(gw_dtype_t dtype, const uint8_t *src, uint8_t *dst)
     vector_t base = vector_of((uint8_t)greatest);
     far_t far;
     far.count = 0;
-    for (size_t i = 0; i < GW_LOSSLESS_BLOCK; i += STEP)
+    for (size_t i = 0; i < GW_LOSSLESS_BLOCK; i += STEP) {
+        prefetch(dst + i * at.far / GW_LOSSLESS_BLOCK, at.far * STEP / GW_LOSSLESS_BLOCK);
         encode_64(dtype, base, src + i * gw__lossless_wide(dtype), i, dst, &far);
+    }
     if (!gw__lossless_pays(dtype, GW_LOSSLESS_BLOCK, far.count))
         return gw__lossless_put_raw(dtype, src, GW_LOSSLESS_BLOCK, dst);
     dst[0] = (uint8_t)greatest;
