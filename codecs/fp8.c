@@ -65,20 +65,23 @@ static gw_status_t encode(const gw_coder_t *coder, gw_encode_t *in, uint8_t *dst
                           size_t *length)
 {
     gw__floats_t f = floats_of(coder);
-    return gw__floats_encode(&f, in, dst, capacity, length);
+    gw_blockwise_t blocks = gw__floats_blocks(&f);
+    return gw__blockwise_encode(&blocks, in, dst, capacity, length);
 }
 
 static gw_status_t decode(const gw_coder_t *coder, const gw_decode_t *in)
 {
     gw__floats_t f = floats_of(coder);
-    return gw__floats_decode(&f, in);
+    gw_blockwise_t blocks = gw__floats_blocks(&f);
+    return gw__blockwise_decode(&blocks, in);
 }
 
 static gw_status_t reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
                           size_t *length)
 {
     gw__floats_t f = floats_of(coder);
-    return gw__floats_reduce(&f, in, dst, capacity, length);
+    gw_blockwise_t blocks = gw__floats_blocks(&f);
+    return gw__blockwise_reduce(&blocks, in, dst, capacity, length);
 }
 
 /* A tie between two numbers of m bits of mantissa is 1 / (2^(m+1) + 1) of itself away from them;
