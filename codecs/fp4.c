@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "floats.h"
+#include "reduce.h"
 
 enum { TYPE, GROUP, FEEDBACK };
 enum { STEP = 512 }; /* of the group: 16 blocks of 32 elements, a vector of scales */
@@ -76,14 +77,6 @@ static gw_status_t decode(const gw_coder_t *coder, const gw_decode_t *in)
     gw__floats_t f = floats_of(coder);
     gw_blockwise_t blocks = gw__floats_blocks(&f);
     return gw__blockwise_decode(&blocks, in);
-}
-
-static gw_status_t reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
-                          size_t *length)
-{
-    gw__floats_t f = floats_of(coder);
-    gw_blockwise_t blocks = gw__floats_blocks(&f);
-    return gw__blockwise_reduce(&blocks, in, dst, capacity, length);
 }
 
 /* ---- Bounds -------------------------------------------------------------------------------------
@@ -160,5 +153,5 @@ const gw_codec_t gw__codec_fp4 = {
     .error_bound = error_bound,
     .put_params = put_params,
     .get_params = get_params,
-    .reduce = reduce,
+    .reduce = gw__reduce_small,
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "floats.h"
+#include "reduce.h"
 
 enum { TYPE, BLOCK, FEEDBACK };
 
@@ -76,14 +77,6 @@ static gw_status_t decode(const gw_coder_t *coder, const gw_decode_t *in)
     return gw__blockwise_decode(&blocks, in);
 }
 
-static gw_status_t reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
-                          size_t *length)
-{
-    gw__floats_t f = floats_of(coder);
-    gw_blockwise_t blocks = gw__floats_blocks(&f);
-    return gw__blockwise_reduce(&blocks, in, dst, capacity, length);
-}
-
 /* A tie between two numbers of m bits of mantissa is 1 / (2^(m+1) + 1) of itself away from them;
  * below the least normal number half of the least step counts, which is a part of the scale. The
  * scale is at most 2^-7 of itself above greatest / greatest code. */
@@ -134,5 +127,5 @@ const gw_codec_t gw__codec_fp8 = {
     .error_bound = error_bound,
     .put_params = put_params,
     .get_params = get_params,
-    .reduce = reduce,
+    .reduce = gw__reduce_small,
 };
