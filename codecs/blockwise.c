@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encode, decode and reduce for families whose payload is a row of independent blocks of fixed
+/* Encode and decode for families whose payload is a row of independent blocks of fixed
  * size.
  */
 #include "blockwise.h"
@@ -75,75 +75,5 @@ gw_status_t gw__blockwise_decode(const gw_blockwise_t *b, const gw_decode_t *in)
         b->store(b->spec, in->payload, in->count, in->first, in->dst);
     else
         decode_half(b, in);
-    return GW_OK;
-}
-
-/* ---- Sum and encode -----------------------------------------------------------------------------
- */
-
-static gw_status_t check_reduce(const gw_blockwise_t *b, gw_reduce_t *in, size_t bytes)
-{
-    if (!gw__element_bytes(in->own_dtype) || !gw__element_bytes(in->wire_dtype))
-        return GW_ERR_UNSUPPORTED;
-    if (in->first % b->grain || in->own_at > in->payloads)
-        return GW_ERR_INVALID;
-    for (size_t i = 0; i < in->payloads; i++) {
-        in->refused = i;
-        if (in->length[i] < in->skip || in->length[i] - in->skip != bytes)
-            return GW_ERR_FRAME_LENGTH;
-        if (in->count && !b->valid(b->spec, in->payload[i] + in->skip, in->count))
-            return GW_ERR_FRAME_PAYLOAD;
-    }
-    return GW_OK;
-}
-
-/* Own elements from `at` on: the first contribution is copied, not added to 0. */
-static void add_own(const gw_reduce_t *in, size_t at, size_t n, bool add, float *sum)
-{
-    float wide[GW_BLOCK];
-    const uint8_t *own = (const uint8_t *)in->own + at * gw__element_bytes(in->own_dtype);
-    if (!add) {
-        gw__widen(in->own_dtype, own, sum, n);
-    } else if (in->own_dtype == GW_F32) {
-        gw__kernels()->sum.add(sum, own, n);
-    } else {
-        gw__widen(in->own_dtype, own, wide, n);
-        gw__kernels()->sum.add(sum, wide, n);
-    }
-}
-
-static void sum_step(const gw_blockwise_t *b, const gw_reduce_t *in, size_t at, size_t n,
-                     float *sum)
-{
-    size_t skip = in->skip + b->bytes(b->spec, at);
-    for (size_t k = 0; k <= in->payloads; k++) {
-        if (k == in->own_at)
-            add_own(in, at, n, k > 0, sum);
-        if (k < in->payloads)
-            (k || in->own_at == 0 ? b->add : b->store)(b->spec, in->payload[k] + skip, n,
-                                                       in->first + at, sum);
-    }
-    if (in->scale != 1.0f)
-        gw__kernels()->sum.scale(sum, in->scale, n);
-}
-
-gw_status_t gw__blockwise_reduce(const gw_blockwise_t *b, gw_reduce_t *in, uint8_t *dst,
-                                 size_t capacity, size_t *length)
-{
-    float sum[GW_BLOCK];
-    size_t step = step_of(b), bytes = b->bytes(b->spec, in->count), poisoned = 0;
-    gw_status_t status = check_reduce(b, in, bytes);
-    if (status)
-        return status;
-    if (capacity < bytes)
-        return GW_ERR_NO_SPACE;
-    for (size_t i = 0; i < in->count; i += step) {
-        size_t n = in->count - i < step ? in->count - i : step;
-        sum_step(b, in, i, n, sum);
-        poisoned += b->encode(b->spec, sum, in->residual ? in->residual + i : NULL, n,
-                              in->first + i, in->key, dst + b->bytes(b->spec, i));
-    }
-    in->poisoned = poisoned;
-    *length = bytes;
     return GW_OK;
 }

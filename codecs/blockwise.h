@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encode, decode and reduce for families whose payload is a row of independent blocks of fixed
+/* Encode and decode for families whose payload is a row of independent blocks of fixed
  * size.
  */
 #ifndef GW_BLOCKWISE_H
@@ -26,13 +26,10 @@ typedef struct gw_blockwise {
 
 /*
  * The members of the contract (include/gradwire/codec.h), with its statuses. 16-bit types go
- * through binary32 in steps of at most GW_BLOCK elements, so that nothing is allocated; so does the
- * sum of gw__blockwise_reduce, which stays in the nearest cache.
+ * through binary32 in steps of at most GW_BLOCK elements, so that nothing is allocated.
  */
 gw_status_t gw__blockwise_encode(const gw_blockwise_t *b, gw_encode_t *in, uint8_t *dst,
                                  size_t capacity, size_t *length);
 gw_status_t gw__blockwise_decode(const gw_blockwise_t *b, const gw_decode_t *in);
-gw_status_t gw__blockwise_reduce(const gw_blockwise_t *b, gw_reduce_t *in, uint8_t *dst,
-                                 size_t capacity, size_t *length);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "floats.h"
+#include "reduce.h"
 
 enum { TYPE, FEEDBACK };
 enum { GRAIN = 64 }; /* keeps chunks on cache lines */
@@ -70,20 +71,15 @@ static gw_status_t encode(const gw_coder_t *coder, gw_encode_t *in, uint8_t *dst
                           size_t *length)
 {
     gw__floats_t f = floats_of(coder);
-    return gw__floats_encode(&f, in, dst, capacity, length);
+    gw_blockwise_t blocks = gw__floats_blocks(&f);
+    return gw__blockwise_encode(&blocks, in, dst, capacity, length);
 }
 
 static gw_status_t decode(const gw_coder_t *coder, const gw_decode_t *in)
 {
     gw__floats_t f = floats_of(coder);
-    return gw__floats_decode(&f, in);
-}
-
-static gw_status_t reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
-                          size_t *length)
-{
-    gw__floats_t f = floats_of(coder);
-    return gw__floats_reduce(&f, in, dst, capacity, length);
+    gw_blockwise_t blocks = gw__floats_blocks(&f);
+    return gw__blockwise_decode(&blocks, in);
 }
 
 /* Half a unit in the last place, or the distance to the greatest number. */
@@ -129,5 +125,5 @@ const gw_codec_t gw__codec_cast = {
     .error_bound = error_bound,
     .put_params = put_params,
     .get_params = get_params,
-    .reduce = reduce,
+    .reduce = gw__reduce_small,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a request to the float kernels and back, for the families cast, fp8 and fp4. */
+/* What the families cast, fp8 and fp4 share: their kernels as blockwise.h calls them, parameters.
+ */
 #include "floats.h"
 
 #include <math.h>
@@ -13,149 +14,45 @@ size_t gw__floats_bytes(const gw_float_spec_t *spec, size_t count)
            (tail ? gw__float_bytes(spec, tail) : 0);
 }
 
-/* Elements that go through a stack buffer at a time: whole blocks. */
-static size_t step_of(const gw_float_spec_t *spec)
-{
-    return GW_BLOCK / spec->block * spec->block;
-}
-
-static size_t encode_half(const gw__floats_t *f, const gw_encode_t *in, uint8_t *dst)
-{
-    float block[GW_BLOCK];
-    size_t step = step_of(&f->spec), poisoned = 0;
-    for (size_t i = 0; i < in->count; i += step) {
-        size_t n = in->count - i < step ? in->count - i : step;
-        gw__widen(in->src_dtype, (const uint8_t *)in->src + 2 * i, block, n);
-        poisoned += f->kernels.encode(&f->spec, block, in->residual ? in->residual + i : NULL, n,
-                                      dst + gw__floats_bytes(&f->spec, i));
-    }
-    return poisoned;
-}
-
-gw_status_t gw__floats_encode(const gw__floats_t *f, gw_encode_t *in, uint8_t *dst, size_t capacity,
-                              size_t *length)
-{
-    if (!gw__element_bytes(in->src_dtype) || !gw__element_bytes(in->wire_dtype))
-        return GW_ERR_UNSUPPORTED;
-    if (in->first % f->spec.block)
-        return GW_ERR_INVALID;
-    size_t bytes = gw__floats_bytes(&f->spec, in->count);
-    if (capacity < bytes)
-        return GW_ERR_NO_SPACE;
-    if (in->src_dtype == GW_F32)
-        in->poisoned = f->kernels.encode(&f->spec, in->src, in->residual, in->count, dst);
-    else
-        in->poisoned = encode_half(f, in, dst);
-    *length = bytes;
-    return GW_OK;
-}
-
-static void decode_half(const gw__floats_t *f, const gw_decode_t *in)
-{
-    float block[GW_BLOCK];
-    size_t step = step_of(&f->spec);
-    for (size_t i = 0; i < in->count; i += step) {
-        size_t n = in->count - i < step ? in->count - i : step;
-        f->kernels.store(&f->spec, in->payload + gw__floats_bytes(&f->spec, i), n, block);
-        gw__narrow(in->dst_dtype, block, (uint8_t *)in->dst + 2 * i, n);
-    }
-}
-
-static bool is_valid(const gw__floats_t *f, const uint8_t *payload, size_t count)
-{
-    return !count || !f->kernels.valid || f->kernels.valid(&f->spec, payload, count);
-}
-
-gw_status_t gw__floats_decode(const gw__floats_t *f, const gw_decode_t *in)
-{
-    if (!gw__element_bytes(in->dst_dtype) || !gw__element_bytes(in->wire_dtype))
-        return GW_ERR_UNSUPPORTED;
-    if (in->mode == GW_DECODE_ADD && in->dst_dtype != GW_F32)
-        return GW_ERR_UNSUPPORTED;
-    if (in->length != gw__floats_bytes(&f->spec, in->count))
-        return GW_ERR_FRAME_LENGTH;
-    if (in->count == 0) /* dst may be NULL */
-        return GW_OK;
-    if (!is_valid(f, in->payload, in->count))
-        return GW_ERR_FRAME_PAYLOAD;
-    if (in->mode == GW_DECODE_ADD)
-        f->kernels.add(&f->spec, in->payload, in->count, in->dst);
-    else if (in->dst_dtype == GW_F32)
-        f->kernels.store(&f->spec, in->payload, in->count, in->dst);
-    else
-        decode_half(f, in);
-    return GW_OK;
-}
-
-/* ---- Sum and encode -----------------------------------------------------------------------------
+/* ---- The kernels, as blockwise.h calls them -----------------------------------------------------
  */
 
-static gw_status_t check_reduce(const gw__floats_t *f, gw_reduce_t *in, size_t bytes)
+static size_t bytes_of(const void *spec, size_t count)
 {
-    if (!gw__element_bytes(in->own_dtype) || !gw__element_bytes(in->wire_dtype))
-        return GW_ERR_UNSUPPORTED;
-    if (in->first % f->spec.block || in->own_at > in->payloads)
-        return GW_ERR_INVALID;
-    for (size_t i = 0; i < in->payloads; i++) {
-        in->refused = i;
-        if (in->length[i] < in->skip || in->length[i] - in->skip != bytes)
-            return GW_ERR_FRAME_LENGTH;
-        if (!is_valid(f, in->payload[i] + in->skip, in->count))
-            return GW_ERR_FRAME_PAYLOAD;
-    }
-    return GW_OK;
+    return gw__floats_bytes(&((const gw__floats_t *)spec)->spec, count);
 }
 
-/* Own elements into the sum: the first contribution is copied. */
-static void add_own(const gw_reduce_t *in, size_t i, size_t n, bool add, float *sum)
+static size_t encode_blocks(const void *spec, const float *src, float *residual, size_t count,
+                            uint64_t first, uint64_t key, uint8_t *dst)
 {
-    float block[GW_BLOCK];
-    const uint8_t *own = (const uint8_t *)in->own + i * gw__element_bytes(in->own_dtype);
-    if (!add) {
-        gw__widen(in->own_dtype, own, sum, n);
-    } else if (in->own_dtype == GW_F32) {
-        gw__kernels()->sum.add(sum, own, n);
-    } else {
-        gw__widen(in->own_dtype, own, block, n);
-        gw__kernels()->sum.add(sum, block, n);
-    }
+    const gw__floats_t *f = spec;
+    return f->kernels.encode(&f->spec, src, residual, count, dst);
 }
 
-static size_t sum_and_encode(const gw__floats_t *f, const gw_reduce_t *in, uint8_t *dst)
+static bool valid_blocks(const void *spec, const uint8_t *payload, size_t count)
 {
-    float sum[GW_BLOCK];
-    size_t step = step_of(&f->spec), poisoned = 0;
-    for (size_t i = 0; i < in->count; i += step) {
-        size_t n = in->count - i < step ? in->count - i : step;
-        size_t at = gw__floats_bytes(&f->spec, i);
-        for (size_t k = 0; k < in->payloads; k++) {
-            if (k == in->own_at)
-                add_own(in, i, n, k > 0, sum);
-            (k || in->own_at == 0 ? f->kernels.add : f->kernels.store)(
-                &f->spec, in->payload[k] + in->skip + at, n, sum);
-        }
-        if (in->own_at == in->payloads)
-            add_own(in, i, n, in->payloads > 0, sum);
-        if (in->scale != 1.0f)
-            gw__kernels()->sum.scale(sum, in->scale, n);
-        poisoned +=
-            f->kernels.encode(&f->spec, sum, in->residual ? in->residual + i : NULL, n, dst + at);
-    }
-    return poisoned;
+    const gw__floats_t *f = spec;
+    return !f->kernels.valid || f->kernels.valid(&f->spec, payload, count);
 }
 
-gw_status_t gw__floats_reduce(const gw__floats_t *f, gw_reduce_t *in, uint8_t *dst, size_t capacity,
-                              size_t *length)
+static void store_blocks(const void *spec, const uint8_t *payload, size_t count, uint64_t first,
+                         float *dst)
 {
-    size_t bytes = gw__floats_bytes(&f->spec, in->count);
-    gw_status_t status = check_reduce(f, in, bytes);
-    if (status)
-        return status;
-    if (capacity < bytes)
-        return GW_ERR_NO_SPACE;
-    in->poisoned = sum_and_encode(f, in, dst);
-    *length = bytes;
-    return GW_OK;
+    const gw__floats_t *f = spec;
+    f->kernels.store(&f->spec, payload, count, dst);
+}
+
+static void add_blocks(const void *spec, const uint8_t *payload, size_t count, uint64_t first,
+                       float *dst)
+{
+    const gw__floats_t *f = spec;
+    f->kernels.add(&f->spec, payload, count, dst);
+}
+
+gw_blockwise_t gw__floats_blocks(const gw__floats_t *f)
+{
+    return (gw_blockwise_t){
+        f, f->spec.block, bytes_of, encode_blocks, valid_blocks, store_blocks, add_blocks};
 }
 
 /* ---- What a family says of itself ---------------------------------------------------------------

@@ -1,28 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the families cast, fp8 and fp4 share: their way from a request to kernels, and parameters.
+/* What the families cast, fp8 and fp4 share: their kernels as blockwise.h calls them, parameters.
  */
 #ifndef GW_FLOATS_H
 #define GW_FLOATS_H
 
-#include "codecs.h"
+#include "blockwise.h"
 #include "kernels.h"
 
-/*
- * `kernels` codes for `spec`; spec->block is the grain, at most GW_BLOCK. kernels->valid may be
- * NULL: any bytes are valid then. Statuses as in gw_codec_t. gw__floats_reduce decodes and sums in
- * blocks that stay in the nearest cache.
- */
+/* `kernels` codes for `spec`; spec->block is the grain, at most GW_BLOCK. kernels->valid may be
+ * NULL: any bytes are valid then. */
 typedef struct gw__floats {
     gw_float_spec_t spec;
     gw_float_kernels_t kernels;
 } gw__floats_t;
 
 size_t gw__floats_bytes(const gw_float_spec_t *spec, size_t count);
-gw_status_t gw__floats_encode(const gw__floats_t *f, gw_encode_t *in, uint8_t *dst, size_t capacity,
-                              size_t *length);
-gw_status_t gw__floats_decode(const gw__floats_t *f, const gw_decode_t *in);
-gw_status_t gw__floats_reduce(const gw__floats_t *f, gw_reduce_t *in, uint8_t *dst, size_t capacity,
-                              size_t *length);
+
+/* `f` stays in use. */
+gw_blockwise_t gw__floats_blocks(const gw__floats_t *f);
 
 /* The parameters of a frame: byte 0 which of the family's formats, bytes 2 and 3 the block. */
 void gw__floats_put(unsigned format, unsigned block, uint8_t out[GW_CODEC_HEADER_PARAMS]);

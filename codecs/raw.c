@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "reduce.h"
 
 static const gw_codec_param_t params[] = {{.name = NULL}};
 
@@ -94,63 +95,6 @@ static gw_status_t decode(const gw_coder_t *coder, const gw_decode_t *in)
     return GW_OK;
 }
 
-/* One contribution into the sum of a block. */
-static void contribute(gw_dtype_t from, const uint8_t *src, bool add, float *sum, size_t count)
-{
-    float block[GW_BLOCK];
-    if (!add) {
-        gw__widen(from, src, sum, count);
-    } else if (from == GW_F32) {
-        gw__kernels()->sum.add(sum, src, count);
-    } else {
-        gw__widen(from, src, block, count);
-        gw__kernels()->sum.add(sum, block, count);
-    }
-}
-
-/* Block by block, so that the sum stays in the nearest cache. */
-static void sum_blocks(const gw_reduce_t *in, uint8_t *dst)
-{
-    float sum[GW_BLOCK];
-    size_t wide = gw__element_bytes(in->wire_dtype), own_wide = gw__element_bytes(in->own_dtype);
-    for (size_t i = 0; i < in->count; i += GW_BLOCK) {
-        size_t n = in->count - i < GW_BLOCK ? in->count - i : GW_BLOCK;
-        const uint8_t *own = (const uint8_t *)in->own + i * own_wide;
-        for (size_t k = 0; k < in->payloads; k++) {
-            if (k == in->own_at)
-                contribute(in->own_dtype, own, k > 0, sum, n);
-            contribute(in->wire_dtype, in->payload[k] + in->skip + i * wide, k || in->own_at == 0,
-                       sum, n);
-        }
-        if (in->own_at == in->payloads)
-            contribute(in->own_dtype, own, in->payloads > 0, sum, n);
-        if (in->scale != 1.0f)
-            gw__kernels()->sum.scale(sum, in->scale, n);
-        gw__narrow(in->wire_dtype, sum, dst + i * wide, n);
-    }
-}
-
-static gw_status_t reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
-                          size_t *length)
-{
-    size_t bytes = bound(coder, in->wire_dtype, in->count);
-    if (!gw__element_bytes(in->own_dtype) || !gw__element_bytes(in->wire_dtype))
-        return GW_ERR_UNSUPPORTED;
-    if (in->first % grain(coder) || in->own_at > in->payloads)
-        return GW_ERR_INVALID;
-    for (size_t i = 0; i < in->payloads; i++) {
-        in->refused = i;
-        if (in->length[i] < in->skip || in->length[i] - in->skip != bytes)
-            return GW_ERR_FRAME_LENGTH;
-    }
-    if (capacity < bytes)
-        return GW_ERR_NO_SPACE;
-    sum_blocks(in, dst);
-    in->poisoned = 0;
-    *length = bytes;
-    return GW_OK;
-}
-
 /* Payloads are aligned to nothing; sums are to that of float. */
 static void merge_blocks(const gw_merge_t *io)
 {
@@ -204,6 +148,6 @@ const gw_codec_t gw__codec_raw = {
     .decode = decode,
     .put_params = put_params,
     .get_params = get_params,
-    .reduce = reduce,
+    .reduce = gw__reduce_small,
     .merge = merge,
 };

@@ -9,6 +9,7 @@
 
 #include "blockwise.h"
 #include "kernels.h"
+#include "reduce.h"
 #include "rotate_block.h"
 
 /*
@@ -143,14 +144,6 @@ static gw_status_t decode(const gw_coder_t *coder, const gw_decode_t *in)
     return gw__blockwise_decode(&blocks, in);
 }
 
-static gw_status_t reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
-                          size_t *length)
-{
-    gw_rotate_spec_t spec = spec_of(coder);
-    gw_blockwise_t blocks = blocks_of(&spec);
-    return gw__blockwise_reduce(&blocks, in, dst, capacity, length);
-}
-
 /* ---- What the family says of itself -------------------------------------------------------------
  */
 
@@ -276,5 +269,5 @@ const gw_codec_t gw__codec_rotate = {
     .error_bound = error_bound,
     .put_params = put_params,
     .get_params = get_params,
-    .reduce = reduce,
+    .reduce = gw__reduce_small,
 };

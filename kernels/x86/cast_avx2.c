@@ -2,19 +2,21 @@
 /* Casts with AVX2 and F16C: the bytes of ref/cast_ref.c. */
 #include "x86.h"
 
-#include <immintrin.h>
-
 #include "fpmode.h"
 #include "ref.h"
+#include "stream.h"
 
 /* F16C rounds by its own operand, keeps denormals unless DAZ is set (which fpmode.h clears) and
  * quiets a NaN with its payload: the reference's rules. */
 static GW_KERNEL_BODY size_t f16_to_f32_body(const uint8_t *src, uint8_t *dst, size_t count)
 {
     size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        __m128i half = _mm_loadu_si128((const __m128i *)(src + 2 * i));
-        _mm256_storeu_ps((float *)(void *)(dst + 4 * i), _mm256_cvtph_ps(half));
+    for (; i + 16 <= count; i += 16) {
+        prefetch(dst + 4 * i, 64);
+        for (size_t k = i; k < i + 16; k += 8) {
+            __m128i half = _mm_loadu_si128((const __m128i *)(src + 2 * k));
+            _mm256_storeu_ps((float *)(void *)(dst + 4 * k), _mm256_cvtph_ps(half));
+        }
     }
     return i;
 }
@@ -22,9 +24,14 @@ static GW_KERNEL_BODY size_t f16_to_f32_body(const uint8_t *src, uint8_t *dst, s
 static GW_KERNEL_BODY size_t f32_to_f16_body(const uint8_t *src, uint8_t *dst, size_t count)
 {
     size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        __m256 x = _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)(src + 4 * i)));
-        _mm_storeu_si128((__m128i *)(dst + 2 * i), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+    for (; i + 16 <= count; i += 16) {
+        prefetch(src + 4 * i, 64);
+        prefetch(dst + 2 * i, 32);
+        for (size_t k = i; k < i + 16; k += 8) {
+            __m256 x = _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)(src + 4 * k)));
+            _mm_storeu_si128((__m128i *)(dst + 2 * k),
+                             _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+        }
     }
     return i;
 }
@@ -38,11 +45,14 @@ static __m256i is_nan(__m256i x)
 static size_t bf16_to_f32_body(const uint8_t *src, uint8_t *dst, size_t count)
 {
     size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(src + 2 * i)));
-        x = _mm256_slli_epi32(x, 16);
-        __m256i quiet = _mm256_and_si256(is_nan(x), _mm256_set1_epi32(0x400000));
-        _mm256_storeu_si256((__m256i *)(dst + 4 * i), _mm256_or_si256(x, quiet));
+    for (; i + 16 <= count; i += 16) {
+        prefetch(dst + 4 * i, 64);
+        for (size_t k = i; k < i + 16; k += 8) {
+            __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(src + 2 * k)));
+            x = _mm256_slli_epi32(x, 16);
+            __m256i quiet = _mm256_and_si256(is_nan(x), _mm256_set1_epi32(0x400000));
+            _mm256_storeu_si256((__m256i *)(dst + 4 * k), _mm256_or_si256(x, quiet));
+        }
     }
     return i;
 }
@@ -60,6 +70,8 @@ static size_t f32_to_bf16_body(const uint8_t *src, uint8_t *dst, size_t count)
 {
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
+        prefetch(src + 4 * i, 64);
+        prefetch(dst + 2 * i, 32);
         __m256i a = narrow_bf16(_mm256_loadu_si256((const __m256i *)(src + 4 * i)));
         __m256i b = narrow_bf16(_mm256_loadu_si256((const __m256i *)(src + 4 * i + 32)));
         __m256i both = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xD8);
@@ -98,8 +110,6 @@ static void f32_to_bf16(const void *src, void *dst, size_t count)
 
 /* ---- For codec cast -----------------------------------------------------------------------------
  */
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { GROUP = 32 }; /* elements */
 
@@ -162,6 +172,8 @@ INLINE size_t encode_groups(const gw_float_spec_t *spec, const float *src, float
     for (size_t i = 0; i + GROUP <= count; i += GROUP) {
         __m256 p[4];
         __m256i most = _mm256_setzero_si256();
+        prefetch_floats(src, residual, i, GROUP, ef);
+        prefetch(dst + 2 * i, 2 * GROUP);
         for (int k = 0; k < 4; k++) {
             p[k] = _mm256_loadu_ps(src + i + 8 * k);
             if (ef)
@@ -205,11 +217,14 @@ static size_t encode(const gw_float_spec_t *spec, const float *src, float *resid
 INLINE void add_vectors(const uint8_t *payload, size_t count, float *dst, bool bf16)
 {
     __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(GW_NAN_BITS));
-    for (size_t i = 0; i + 8 <= count; i += 8) {
-        __m256 v = widen(_mm_loadu_si128((const __m128i *)(payload + 2 * i)), bf16);
-        v = _mm256_add_ps(_mm256_loadu_ps(dst + i), v);
-        v = _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
-        _mm256_storeu_ps(dst + i, v);
+    for (size_t i = 0; i + 16 <= count; i += 16) {
+        prefetch(dst + i, 64);
+        for (size_t k = i; k < i + 16; k += 8) {
+            __m256 v = widen(_mm_loadu_si128((const __m128i *)(payload + 2 * k)), bf16);
+            v = _mm256_add_ps(_mm256_loadu_ps(dst + k), v);
+            v = _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+            _mm256_storeu_ps(dst + k, v);
+        }
     }
 }
 
@@ -223,7 +238,7 @@ static GW_KERNEL_BODY void add_body(bool bf16, const uint8_t *payload, size_t co
 
 static void add_to(const gw_float_spec_t *spec, const uint8_t *payload, size_t count, float *dst)
 {
-    size_t done = count / 8 * 8;
+    size_t done = count / 16 * 16;
     uint64_t mode = gw__fpmode_enter();
     add_body(spec->format == GW_FLOAT_BF16, payload, count, dst);
     gw__fpmode_leave(mode);

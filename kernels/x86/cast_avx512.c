@@ -2,20 +2,9 @@
 /* Casts with AVX-512 (F, BW): the bytes of ref/cast_ref.c. */
 #include "x86.h"
 
-#include <immintrin.h>
-
 #include "fpmode.h"
 #include "ref.h"
-
-#define INLINE static inline __attribute__((always_inline))
-
-/* Bytes from the place in work to the place prefetched, into the second level. */
-#define AHEAD 16384
-
-INLINE void prefetch(const void *at)
-{
-    _mm_prefetch((const char *)at + AHEAD, _MM_HINT_T1);
-}
+#include "stream.h"
 
 /* The rules of the instructions are told in cast_avx2.c. bf16 is made in integers: the instruction
  * of newer processors flushes denormals. */
@@ -42,6 +31,7 @@ static GW_KERNEL_BODY size_t f16_to_f32_body(const uint8_t *src, uint8_t *dst, s
 {
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
+        prefetch(dst + 4 * i, 64);
         __m256i half = _mm256_loadu_si256((const __m256i *)(src + 2 * i));
         _mm512_storeu_ps(dst + 4 * i, _mm512_cvtph_ps(half));
     }
@@ -52,7 +42,8 @@ static GW_KERNEL_BODY size_t f32_to_f16_body(const uint8_t *src, uint8_t *dst, s
 {
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
-        prefetch(src + 4 * i);
+        prefetch(src + 4 * i, 64);
+        prefetch(dst + 2 * i, 32);
         __m256i half = _mm512_cvtps_ph(_mm512_loadu_ps(src + 4 * i), _MM_FROUND_TO_NEAREST_INT);
         _mm256_storeu_si256((__m256i *)(dst + 2 * i), half);
     }
@@ -63,6 +54,7 @@ static size_t bf16_to_f32_body(const uint8_t *src, uint8_t *dst, size_t count)
 {
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
+        prefetch(dst + 4 * i, 64);
         __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(src + 2 * i)));
         x = _mm512_slli_epi32(x, 16);
         x = _mm512_mask_or_epi32(x, nan_mask(x), x, _mm512_set1_epi32(0x400000));
@@ -75,7 +67,8 @@ static size_t f32_to_bf16_body(const uint8_t *src, uint8_t *dst, size_t count)
 {
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
-        prefetch(src + 4 * i);
+        prefetch(src + 4 * i, 64);
+        prefetch(dst + 2 * i, 32);
         __m512i x = _mm512_loadu_si512(src + 4 * i);
         __m512i y =
             _mm512_mask_or_epi32(round_bf16(x), nan_mask(x), x, _mm512_set1_epi32(0x400000));
@@ -131,10 +124,9 @@ INLINE __m256i narrow_finite(__m512 p, bool bf16)
 INLINE __m512 load_p(const float *src, const float *residual, size_t i, bool ef)
 {
     __m512 p = _mm512_loadu_ps(src + i);
-    prefetch(src + i);
+    prefetch_floats(src, residual, i, 16, ef);
     if (!ef)
         return p;
-    prefetch(residual + i);
     return _mm512_add_ps(p, _mm512_loadu_ps(residual + i));
 }
 
@@ -149,6 +141,7 @@ INLINE size_t encode_groups(const gw_float_spec_t *spec, const float *src, float
     for (size_t i = 0; i + GROUP <= count; i += GROUP) {
         __m512 p[4];
         __m512i most = _mm512_setzero_si512();
+        prefetch(dst + 2 * i, 2 * GROUP);
         for (int k = 0; k < 4; k++) {
             p[k] = load_p(src, residual, i + 16 * k, ef);
             most = _mm512_max_epi32(most, _mm512_castps_si512(_mm512_abs_ps(p[k])));
@@ -194,6 +187,7 @@ INLINE void add_vectors(const uint8_t *payload, size_t count, float *dst, bool b
 {
     __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(GW_NAN_BITS));
     for (size_t i = 0; i + 16 <= count; i += 16) {
+        prefetch(dst + i, 64);
         __m512 v = widen(_mm256_loadu_si256((const __m256i *)(payload + 2 * i)), bf16);
         v = _mm512_add_ps(_mm512_loadu_ps(dst + i), v);
         v = _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), nan);

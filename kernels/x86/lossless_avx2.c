@@ -4,19 +4,11 @@
 
 #include <immintrin.h>
 
-#include "bytes.h"
-#include "lossless_walk.h"
-#include "ref.h"
+typedef __m256i vector_t;
 
-/*
- * 64 elements at a time, as four vectors of their upper 16 bits (tops), which hold sign and
- * exponent in every type; the lower 16 bits of binary32 are split off and joined on the way.
- * Integers throughout: no floating-point mode matters. Exponents that are written out are rare, so
- * they go one by one.
- */
-enum { STEP = 64, TOPS = 4 };
+#include "lossless_x86.h"
 
-#define INLINE static inline __attribute__((always_inline))
+enum { TOPS = 4 }; /* vectors of 64 tops */
 
 INLINE __m256i load(const void *p)
 {
@@ -26,6 +18,16 @@ INLINE __m256i load(const void *p)
 INLINE void save(void *p, __m256i x)
 {
     _mm256_storeu_si256((__m256i *)p, x);
+}
+
+INLINE vector_t vector_start(void)
+{
+    return _mm256_setzero_si256();
+}
+
+INLINE vector_t vector_of(uint8_t byte)
+{
+    return _mm256_set1_epi8((char)byte);
 }
 
 /* Two vectors of 16-bit numbers below 256 (32-bit ones below 65536) as one, in order. */
@@ -42,14 +44,18 @@ INLINE __m256i join32(__m256i a, __m256i b)
 /* ---- Encoding -----------------------------------------------------------------------------------
  */
 
-INLINE unsigned greatest_of(gw_dtype_t dtype, const uint8_t *src)
+INLINE vector_t take_greatest(gw_dtype_t dtype, const uint8_t *src, vector_t greatest)
 {
-    __m256i greatest = _mm256_setzero_si256();
-    for (size_t i = 0; i < GW_LOSSLESS_BLOCK * gw__lossless_wide(dtype); i += 32) {
-        __m256i x = load(src + i);
-        greatest = dtype == GW_F32 ? _mm256_max_epu32(greatest, _mm256_slli_epi32(x, 1))
-                                   : _mm256_max_epu16(greatest, _mm256_slli_epi16(x, 1));
-    }
+    __m256i a = load(src), b = load(src + 32);
+    if (dtype == GW_F32)
+        a = _mm256_max_epu32(_mm256_slli_epi32(a, 1), _mm256_slli_epi32(b, 1));
+    else
+        a = _mm256_max_epu16(_mm256_slli_epi16(a, 1), _mm256_slli_epi16(b, 1));
+    return dtype == GW_F32 ? _mm256_max_epu32(greatest, a) : _mm256_max_epu16(greatest, a);
+}
+
+INLINE unsigned greatest_exponent(gw_dtype_t dtype, vector_t greatest)
+{
     if (dtype == GW_F32)
         greatest = _mm256_packus_epi32(_mm256_srli_epi32(greatest, 16), _mm256_setzero_si256());
     __m128i half =
@@ -96,11 +102,6 @@ INLINE void save_bits(__m256i a, __m256i b, int up, uint8_t *out)
     gw__store32(out, (uint32_t)_mm256_movemask_epi8(_mm256_permute4x64_epi64(signs, 0xD8)));
 }
 
-typedef struct far {
-    uint8_t exponent[GW_LOSSLESS_BLOCK];
-    size_t count;
-} far_t;
-
 /* The codes of 32 exponents, a byte each. */
 INLINE __m256i codes_of(__m256i base, __m256i exponent, far_t *far)
 {
@@ -126,75 +127,40 @@ INLINE __m256i pack_codes(__m256i a, __m256i b)
     return join16(_mm256_maddubs_epi16(a, weights), _mm256_maddubs_epi16(b, weights));
 }
 
-/* Whether a block without exponents has no bits at all. */
-INLINE bool is_zero(gw_dtype_t dtype, const uint8_t *src)
+INLINE bool is_zero_64(const uint8_t *src)
 {
-    __m256i any = load(src);
-    for (size_t i = 32; i < GW_LOSSLESS_BLOCK * gw__lossless_wide(dtype); i += 32)
-        any = _mm256_or_si256(any, load(src + i));
+    __m256i any = _mm256_or_si256(load(src), load(src + 32));
     return _mm256_testz_si256(any, any);
 }
 
-INLINE size_t encode_block(gw_dtype_t dtype, const uint8_t *src, uint8_t *dst)
+INLINE void encode_64(gw_dtype_t dtype, vector_t base, const uint8_t *src, size_t i, uint8_t *block,
+                      far_t *far)
 {
     const gw_lossless_at_t at = gw__lossless_at(dtype, GW_LOSSLESS_BLOCK);
-    unsigned greatest = greatest_of(dtype, src);
-    if (greatest == 0 && is_zero(dtype, src))
-        return gw__lossless_put_zeros(dst);
-    const __m256i base = _mm256_set1_epi8((char)greatest);
-    far_t far;
-    far.count = 0;
-    for (size_t i = 0; i < GW_LOSSLESS_BLOCK; i += STEP) {
-        __m256i top[TOPS], code[2];
-        load_tops(dtype, src + i * gw__lossless_wide(dtype), top, dst + at.low + 2 * i);
-        for (int k = 0; k < 2; k++) {
-            __m256i a = top[2 * k], b = top[2 * k + 1];
-            size_t to = i + 32 * (size_t)k;
-            code[k] = codes_of(base, exponents(dtype, a, b), &far);
-            save(dst + at.bytes + to, join16(rest(dtype, a), rest(dtype, b)));
-            if (dtype != GW_F16)
-                continue;
-            save_bits(a, b, 0, dst + at.bits + to / 8);
-            save_bits(a, b, 6, dst + at.bits + 64 + to / 8);
-            save_bits(a, b, 7, dst + at.bits + 128 + to / 8);
-        }
-        save(dst + at.codes + i / 2, pack_codes(code[0], code[1]));
+    __m256i top[TOPS], code[2];
+    load_tops(dtype, src, top, block + at.low + 2 * i);
+    for (int k = 0; k < 2; k++) {
+        __m256i a = top[2 * k], b = top[2 * k + 1];
+        size_t to = i + 32 * (size_t)k;
+        code[k] = codes_of(base, exponents(dtype, a, b), far);
+        save(block + at.bytes + to, join16(rest(dtype, a), rest(dtype, b)));
+        if (dtype != GW_F16)
+            continue;
+        save_bits(a, b, 0, block + at.bits + to / 8);
+        save_bits(a, b, 6, block + at.bits + 64 + to / 8);
+        save_bits(a, b, 7, block + at.bits + 128 + to / 8);
     }
-    if (!gw__lossless_pays(dtype, GW_LOSSLESS_BLOCK, far.count))
-        return gw__lossless_put_raw(dtype, src, GW_LOSSLESS_BLOCK, dst);
-    dst[0] = (uint8_t)greatest;
-    dst[1] = (uint8_t)far.count;
-    memcpy(dst + at.far, far.exponent, far.count);
-    return at.far + far.count;
-}
-
-INLINE size_t encode_blocks(gw_dtype_t dtype, const uint8_t *src, size_t count, uint8_t *dst)
-{
-    size_t used = 0, i = 0;
-    for (; i + GW_LOSSLESS_BLOCK <= count; i += GW_LOSSLESS_BLOCK)
-        used += encode_block(dtype, src + i * gw__lossless_wide(dtype), dst + used);
-    if (i < count)
-        used += gw__lossless_ref_encode_block(dtype, src + i * gw__lossless_wide(dtype), count - i,
-                                              dst + used);
-    return used;
-}
-
-static size_t encode(gw_dtype_t dtype, const void *src, size_t count, uint8_t *dst)
-{
-    if (dtype == GW_F32)
-        return encode_blocks(GW_F32, src, count, dst);
-    return dtype == GW_F16 ? encode_blocks(GW_F16, src, count, dst)
-                           : encode_blocks(GW_BF16, src, count, dst);
+    save(block + at.codes + i / 2, pack_codes(code[0], code[1]));
 }
 
 /* ---- Decoding -----------------------------------------------------------------------------------
  */
 
-INLINE size_t count_far(const uint8_t *codes)
+INLINE size_t count_far_64(const uint8_t *codes)
 {
     const __m256i low = _mm256_set1_epi8(0x0F), high = _mm256_set1_epi8((char)0xF0);
     __m256i sum = _mm256_setzero_si256();
-    for (size_t i = 0; i < GW_LOSSLESS_BLOCK / 2; i += 32) {
+    for (size_t i = 0; i < 64; i += 32) {
         __m256i x = load(codes + i);
         sum = _mm256_sub_epi8(sum, _mm256_cmpeq_epi8(_mm256_and_si256(x, low), low));
         sum = _mm256_sub_epi8(sum, _mm256_cmpeq_epi8(_mm256_and_si256(x, high), high));
@@ -202,11 +168,6 @@ INLINE size_t count_far(const uint8_t *codes)
     sum = _mm256_sad_epu8(sum, _mm256_setzero_si256());
     __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
     return (size_t)(_mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1));
-}
-
-static bool valid(gw_dtype_t dtype, const uint8_t *blocks, size_t length, size_t count)
-{
-    return gw__lossless_walk(dtype, blocks, length, count, count_far);
 }
 
 /* The exponents of the 32 codes in 16 bytes. */
@@ -267,38 +228,15 @@ INLINE void join_elements(gw_dtype_t dtype, const uint8_t *block, size_t i, __m1
     save(dst + 4 * i + 32, _mm256_permute2x128_si256(a, b, 0x31));
 }
 
-INLINE size_t decode_block(gw_dtype_t dtype, const uint8_t *block, uint8_t *dst)
+INLINE void decode_64(gw_dtype_t dtype, vector_t base, const uint8_t *block, size_t i,
+                      const uint8_t **far, uint8_t *dst)
 {
     const gw_lossless_at_t at = gw__lossless_at(dtype, GW_LOSSLESS_BLOCK);
-    const __m256i base = _mm256_set1_epi8((char)block[0]);
-    const uint8_t *far = block + at.far;
-    if (gw__lossless_get_plain(dtype, block, GW_LOSSLESS_BLOCK, dst))
-        return gw__lossless_bytes(dtype, GW_LOSSLESS_BLOCK, block);
-    for (size_t i = 0; i < GW_LOSSLESS_BLOCK; i += 32) {
-        __m256i exponent = exponents_of(base, block + at.codes + i / 2, &far);
+    for (size_t end = i + 64; i < end; i += 32) {
+        __m256i exponent = exponents_of(base, block + at.codes + i / 2, far);
         join_elements(dtype, block, i, _mm256_castsi256_si128(exponent), dst);
         join_elements(dtype, block, i + 16, _mm256_extracti128_si256(exponent, 1), dst);
     }
-    return (size_t)(far - block);
-}
-
-INLINE size_t decode_blocks(gw_dtype_t dtype, const uint8_t *blocks, size_t count, uint8_t *dst)
-{
-    size_t used = 0, i = 0;
-    for (; i + GW_LOSSLESS_BLOCK <= count; i += GW_LOSSLESS_BLOCK)
-        used += decode_block(dtype, blocks + used, dst + i * gw__lossless_wide(dtype));
-    if (i < count)
-        used += gw__lossless_ref_decode_block(dtype, blocks + used, count - i,
-                                              dst + i * gw__lossless_wide(dtype));
-    return used;
-}
-
-static size_t decode(gw_dtype_t dtype, const uint8_t *blocks, size_t count, void *dst)
-{
-    if (dtype == GW_F32)
-        return decode_blocks(GW_F32, blocks, count, dst);
-    return dtype == GW_F16 ? decode_blocks(GW_F16, blocks, count, dst)
-                           : decode_blocks(GW_BF16, blocks, count, dst);
 }
 
 void gw__lossless_avx2_fill(gw_lossless_kernels_t *table)

@@ -4,23 +4,12 @@
 
 #include <immintrin.h>
 
-#include "bytes.h"
-#include "lossless_walk.h"
-#include "ref.h"
+typedef __m512i vector_t;
 
-/*
- * The plan of lossless_avx2.c, with 64 elements in two vectors of tops. Byte permutations and
- * compressions (VBMI, VBMI2) would save little: exponents that are written out are rare.
- */
-enum { STEP = 64 };
+#include "lossless_x86.h"
 
-/* Bytes from the place in work to the place prefetched: in what is read, in what is written (which
- * has to be fetched too), and from the codes of a block to those of one about 20 blocks on. */
-#define AHEAD       8192
-#define AHEAD_OUT   4096
-#define AHEAD_CODES 15400
-
-#define INLINE static inline __attribute__((always_inline))
+/* Byte permutations and compressions (VBMI, VBMI2) would save little: exponents that are written
+ * out are rare. */
 
 INLINE __m512i load(const void *p)
 {
@@ -32,9 +21,14 @@ INLINE void save(void *p, __m512i x)
     _mm512_storeu_si512(p, x);
 }
 
-INLINE void prefetch(const uint8_t *p)
+INLINE vector_t vector_start(void)
 {
-    _mm_prefetch((const char *)p, _MM_HINT_T1);
+    return _mm512_setzero_si512();
+}
+
+INLINE vector_t vector_of(uint8_t byte)
+{
+    return _mm512_set1_epi8((char)byte);
 }
 
 /* Two vectors of 16-bit numbers below 256 (32-bit ones below 65536) as one, in order. */
@@ -53,15 +47,15 @@ INLINE __m512i join32(__m512i a, __m512i b)
 /* ---- Encoding -----------------------------------------------------------------------------------
  */
 
-INLINE unsigned greatest_of(gw_dtype_t dtype, const uint8_t *src)
+INLINE vector_t take_greatest(gw_dtype_t dtype, const uint8_t *src, vector_t greatest)
 {
-    __m512i greatest = _mm512_setzero_si512();
-    for (size_t i = 0; i < GW_LOSSLESS_BLOCK * gw__lossless_wide(dtype); i += 64) {
-        __m512i x = load(src + i);
-        prefetch(src + i + AHEAD);
-        greatest = dtype == GW_F32 ? _mm512_max_epu32(greatest, _mm512_slli_epi32(x, 1))
-                                   : _mm512_max_epu16(greatest, _mm512_slli_epi16(x, 1));
-    }
+    if (dtype == GW_F32)
+        return _mm512_max_epu32(greatest, _mm512_slli_epi32(load(src), 1));
+    return _mm512_max_epu16(greatest, _mm512_slli_epi16(load(src), 1));
+}
+
+INLINE unsigned greatest_exponent(gw_dtype_t dtype, vector_t greatest)
+{
     if (dtype == GW_F32)
         greatest = _mm512_srli_epi32(greatest, 16);
     __m256i half =
@@ -98,11 +92,6 @@ INLINE __m512i rest(gw_dtype_t dtype, __m512i top)
     return _mm512_ternarylogic_epi32(_mm512_srli_epi16(top, 8), top, _mm512_set1_epi16(0x7F), 0xD8);
 }
 
-typedef struct far {
-    uint8_t exponent[GW_LOSSLESS_BLOCK];
-    size_t count;
-} far_t;
-
 /* The codes of 64 exponents, two to a byte. */
 INLINE __m256i codes_of(__m512i base, __m512i exponent, far_t *far)
 {
@@ -128,83 +117,37 @@ INLINE void save_bits(__m512i a, __m512i b, unsigned up, uint8_t *out)
     gw__store32(out + 4, _mm512_movepi16_mask(_mm512_slli_epi16(b, up)));
 }
 
-/* Whether a block without exponents has no bits at all. */
-INLINE bool is_zero(gw_dtype_t dtype, const uint8_t *src)
+INLINE bool is_zero_64(const uint8_t *src)
 {
     __m512i any = load(src);
-    for (size_t i = 64; i < GW_LOSSLESS_BLOCK * gw__lossless_wide(dtype); i += 64)
-        any = _mm512_or_si512(any, load(src + i));
     return !_mm512_test_epi8_mask(any, any);
 }
 
-INLINE size_t encode_block(gw_dtype_t dtype, const uint8_t *src, uint8_t *dst)
+INLINE void encode_64(gw_dtype_t dtype, vector_t base, const uint8_t *src, size_t i, uint8_t *block,
+                      far_t *far)
 {
     const gw_lossless_at_t at = gw__lossless_at(dtype, GW_LOSSLESS_BLOCK);
-    size_t wide = gw__lossless_wide(dtype);
-    unsigned greatest = greatest_of(dtype, src);
-    if (greatest == 0 && is_zero(dtype, src))
-        return gw__lossless_put_zeros(dst);
-    const __m512i base = _mm512_set1_epi8((char)greatest);
-    far_t far;
-    far.count = 0;
-    for (size_t i = 0; i < GW_LOSSLESS_BLOCK; i += STEP) {
-        __m512i a = load_tops(dtype, src + i * wide, dst + at.low + 2 * i);
-        __m512i b = load_tops(dtype, src + (i + 32) * wide, dst + at.low + 2 * i + 64);
-        _mm256_storeu_si256((__m256i *)(void *)(dst + at.codes + i / 2),
-                            codes_of(base, exponents(dtype, a, b), &far));
-        save(dst + at.bytes + i, join16(rest(dtype, a), rest(dtype, b)));
-        if (dtype != GW_F16)
-            continue;
-        save_bits(a, b, 0, dst + at.bits + i / 8);
-        save_bits(a, b, 6, dst + at.bits + 64 + i / 8);
-        save_bits(a, b, 7, dst + at.bits + 128 + i / 8);
-    }
-    if (!gw__lossless_pays(dtype, GW_LOSSLESS_BLOCK, far.count))
-        return gw__lossless_put_raw(dtype, src, GW_LOSSLESS_BLOCK, dst);
-    dst[0] = (uint8_t)greatest;
-    dst[1] = (uint8_t)far.count;
-    memcpy(dst + at.far, far.exponent, far.count);
-    return at.far + far.count;
-}
-
-INLINE size_t encode_blocks(gw_dtype_t dtype, const uint8_t *src, size_t count, uint8_t *dst)
-{
-    size_t used = 0, i = 0;
-    for (; i + GW_LOSSLESS_BLOCK <= count; i += GW_LOSSLESS_BLOCK)
-        used += encode_block(dtype, src + i * gw__lossless_wide(dtype), dst + used);
-    if (i < count)
-        used += gw__lossless_ref_encode_block(dtype, src + i * gw__lossless_wide(dtype), count - i,
-                                              dst + used);
-    return used;
-}
-
-static size_t encode(gw_dtype_t dtype, const void *src, size_t count, uint8_t *dst)
-{
-    if (dtype == GW_F32)
-        return encode_blocks(GW_F32, src, count, dst);
-    return dtype == GW_F16 ? encode_blocks(GW_F16, src, count, dst)
-                           : encode_blocks(GW_BF16, src, count, dst);
+    __m512i a = load_tops(dtype, src, block + at.low + 2 * i);
+    __m512i b = load_tops(dtype, src + 32 * gw__lossless_wide(dtype), block + at.low + 2 * i + 64);
+    _mm256_storeu_si256((__m256i *)(void *)(block + at.codes + i / 2),
+                        codes_of(base, exponents(dtype, a, b), far));
+    save(block + at.bytes + i, join16(rest(dtype, a), rest(dtype, b)));
+    if (dtype != GW_F16)
+        return;
+    save_bits(a, b, 0, block + at.bits + i / 8);
+    save_bits(a, b, 6, block + at.bits + 64 + i / 8);
+    save_bits(a, b, 7, block + at.bits + 128 + i / 8);
 }
 
 /* ---- Decoding -----------------------------------------------------------------------------------
  */
 
-INLINE size_t count_far(const uint8_t *codes)
+INLINE size_t count_far_64(const uint8_t *codes)
 {
     const __m512i low = _mm512_set1_epi8(0x0F), high = _mm512_set1_epi8((char)0xF0);
-    size_t far = 0;
-    for (size_t i = 0; i < GW_LOSSLESS_BLOCK / 2; i += 64) {
-        __m512i x = load(codes + i);
-        prefetch(codes + i + AHEAD_CODES);
-        far += (size_t)__builtin_popcountll(_mm512_cmpeq_epi8_mask(_mm512_and_si512(x, low), low));
-        far += (size_t)__builtin_popcountll(_mm512_cmpge_epu8_mask(x, high));
-    }
-    return far;
-}
-
-static bool valid(gw_dtype_t dtype, const uint8_t *blocks, size_t length, size_t count)
-{
-    return gw__lossless_walk(dtype, blocks, length, count, count_far);
+    __m512i x = load(codes);
+    return (size_t)__builtin_popcountll(_mm512_cmpeq_epi8_mask(_mm512_and_si512(x, low), low)) +
+           (size_t)__builtin_popcountll(_mm512_cmpge_epu8_mask(x, high));
 }
 
 /* The exponents of the 64 codes in 32 bytes. */
@@ -263,43 +206,13 @@ INLINE void join_elements(gw_dtype_t dtype, const uint8_t *block, size_t i, __m2
     save(dst + 4 * i + 64, _mm512_permutex2var_epi64(a, second, b));
 }
 
-INLINE size_t decode_block(gw_dtype_t dtype, const uint8_t *block, uint8_t *dst)
+INLINE void decode_64(gw_dtype_t dtype, vector_t base, const uint8_t *block, size_t i,
+                      const uint8_t **far, uint8_t *dst)
 {
     const gw_lossless_at_t at = gw__lossless_at(dtype, GW_LOSSLESS_BLOCK);
-    const __m512i base = _mm512_set1_epi8((char)block[0]);
-    const uint8_t *far = block + at.far;
-    size_t wide = gw__lossless_wide(dtype);
-    if (gw__lossless_get_plain(dtype, block, GW_LOSSLESS_BLOCK, dst))
-        return gw__lossless_bytes(dtype, GW_LOSSLESS_BLOCK, block);
-    for (size_t i = 0; i < GW_LOSSLESS_BLOCK; i += STEP) {
-        for (size_t line = 0; line < STEP * wide; line += 64) {
-            prefetch(dst + i * wide + line + AHEAD_OUT);
-            prefetch(block + i * wide + line + AHEAD);
-        }
-        __m512i exponent = exponents_of(base, block + at.codes + i / 2, &far);
-        join_elements(dtype, block, i, _mm512_castsi512_si256(exponent), dst);
-        join_elements(dtype, block, i + 32, _mm512_extracti64x4_epi64(exponent, 1), dst);
-    }
-    return (size_t)(far - block);
-}
-
-INLINE size_t decode_blocks(gw_dtype_t dtype, const uint8_t *blocks, size_t count, uint8_t *dst)
-{
-    size_t used = 0, i = 0;
-    for (; i + GW_LOSSLESS_BLOCK <= count; i += GW_LOSSLESS_BLOCK)
-        used += decode_block(dtype, blocks + used, dst + i * gw__lossless_wide(dtype));
-    if (i < count)
-        used += gw__lossless_ref_decode_block(dtype, blocks + used, count - i,
-                                              dst + i * gw__lossless_wide(dtype));
-    return used;
-}
-
-static size_t decode(gw_dtype_t dtype, const uint8_t *blocks, size_t count, void *dst)
-{
-    if (dtype == GW_F32)
-        return decode_blocks(GW_F32, blocks, count, dst);
-    return dtype == GW_F16 ? decode_blocks(GW_F16, blocks, count, dst)
-                           : decode_blocks(GW_BF16, blocks, count, dst);
+    __m512i exponent = exponents_of(base, block + at.codes + i / 2, far);
+    join_elements(dtype, block, i, _mm512_castsi512_si256(exponent), dst);
+    join_elements(dtype, block, i + 32, _mm512_extracti64x4_epi64(exponent, 1), dst);
 }
 
 void gw__lossless_avx512_fill(gw_lossless_kernels_t *table)

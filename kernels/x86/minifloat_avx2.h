@@ -3,11 +3,8 @@
 #ifndef GW_MINIFLOAT_AVX2_H
 #define GW_MINIFLOAT_AVX2_H
 
-#include <immintrin.h>
-
 #include "minifloat.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "stream.h"
 
 /* How a magnitude is rounded is told in minifloat_avx512.h; the constants are exact here, so that
  * a code has no bits above it. */
@@ -97,22 +94,6 @@ INLINE __m256 one_nan(__m256 x)
 {
     __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32((int)GW_NAN_BITS));
     return _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-}
-
-/* Bytes from the place in work to the place prefetched, into the second level. */
-#define AHEAD 16384
-
-/* Two lines. */
-INLINE void prefetch_floats(const float *src, const float *residual, size_t i, bool ef)
-{
-    const char *at = (const char *)(src + i) + AHEAD;
-    _mm_prefetch(at, _MM_HINT_T1);
-    _mm_prefetch(at + 64, _MM_HINT_T1);
-    if (ef) {
-        at = (const char *)(residual + i) + AHEAD;
-        _mm_prefetch(at, _MM_HINT_T1);
-        _mm_prefetch(at + 64, _MM_HINT_T1);
-    }
 }
 
 #endif

@@ -3,11 +3,8 @@
 #ifndef GW_MINIFLOAT_AVX512_H
 #define GW_MINIFLOAT_AVX512_H
 
-#include <immintrin.h>
-
 #include "minifloat.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "stream.h"
 
 /*
  * Rounding to nearest even by one addition: to a magnitude in [2^e, 2^(e+1)) 2^(e + 23 - m) is
@@ -89,17 +86,6 @@ INLINE __m512 one_nan(__m512 x)
 {
     __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32((int)GW_NAN_BITS));
     return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nan);
-}
-
-/* Bytes from the place in work to the place prefetched, into the second level: the first has too
- * few misses in flight for a stream. */
-#define AHEAD 16384
-
-INLINE void prefetch_floats(const float *src, const float *residual, size_t i, bool ef)
-{
-    _mm_prefetch((const char *)(src + i) + AHEAD, _MM_HINT_T1);
-    if (ef)
-        _mm_prefetch((const char *)(residual + i) + AHEAD, _MM_HINT_T1);
 }
 
 #endif

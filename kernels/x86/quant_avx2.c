@@ -15,7 +15,7 @@ INLINE extremes_t code_bucket(const job_t *job, const gw_quant_grid_t *g, uint8_
     plan_t plan = plan_of(g);
     dst += GW_QUANT_META_BYTES;
     for (size_t i = 0; i < n; i += 32, dst += 4 * way.bits) {
-        prefetch(ahead->src, ahead->residual, i, way.adds);
+        prefetch_floats(ahead->src, ahead->residual, i, 32, way.adds);
         extremes_take(&e, ahead->src, ahead->residual, i, way.adds);
         code_group(job, &plan, i, dst, i + 32 == n, way);
     }
@@ -40,7 +40,7 @@ INLINE void decode_bucket(const uint8_t *src, size_t n, float *dst, unsigned bit
     src += GW_QUANT_META_BYTES;
     for (size_t i = 0; i < n; i += 32, src += 4 * bits) {
         const uint8_t *at = src;
-        prefetch_result(dst + i);
+        prefetch(dst + i, 32 * sizeof *dst);
         if (over_reads(bits) && i + 32 == n)
             at = memcpy(end, src, 4 * bits);
         for (unsigned k = 0; k < 4; k += 2) {

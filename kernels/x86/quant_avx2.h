@@ -3,12 +3,11 @@
 #ifndef GW_QUANT_AVX2_H
 #define GW_QUANT_AVX2_H
 
-#include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "stream.h"
 
 /*
  * The widths that divide 8 have ways of their own. All others: neighbours are joined by

@@ -15,8 +15,7 @@ INLINE extremes_t code_bucket(const job_t *job, const gw_quant_grid_t *g, uint8_
     plan_t plan = plan_of(g);
     dst += GW_QUANT_META_BYTES;
     for (; i + 64 <= n; i += 64, dst += 8 * way.bits) {
-        prefetch(ahead->src, ahead->residual, i, way.adds);
-        prefetch(ahead->src, ahead->residual, i + 32, way.adds);
+        prefetch_floats(ahead->src, ahead->residual, i, 64, way.adds);
         extremes_take(&e, ahead->src, ahead->residual, i, way.adds);
         extremes_take(&e, ahead->src, ahead->residual, i + 32, way.adds);
         code_group(job, &plan, i, dst, 4, i + 64 == n, way);
@@ -53,7 +52,7 @@ INLINE void decode_bucket(const uint8_t *src, size_t n, float *dst, unsigned bit
     for (size_t i = 0; i < n; i += 32, src += 4 * bits) {
         const uint8_t *at = src;
         float *to = dst + i;
-        prefetch_result(to);
+        prefetch(to, 32 * sizeof *to);
         if (over_reads(bits) && i + 32 == n)
             at = memcpy(end, src, 4 * bits);
         __m512 a = decode_vector(at, min, unit, values, bits);

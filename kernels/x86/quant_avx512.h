@@ -3,12 +3,11 @@
 #ifndef GW_QUANT_AVX512_H
 #define GW_QUANT_AVX512_H
 
-#include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "stream.h"
 
 /* A word of 8 * bits significant bits from each 8 bytes. Codes are below 128. */
 INLINE __m512i join8(__m512i bytes, unsigned bits)

@@ -10,22 +10,6 @@
  * wide. */
 INLINE void decode_bucket(const uint8_t *src, size_t n, float *dst, unsigned bits, bool add);
 
-/* For 32 elements that are written soon. Also where they are only stored: a line is read before it
- * is changed. */
-INLINE void prefetch_result(const float *to)
-{
-    _mm_prefetch((const char *)to + AHEAD, _MM_HINT_T1);
-    _mm_prefetch((const char *)to + AHEAD + 64, _MM_HINT_T1);
-}
-
-/* NaN in dst keeps no payload: the sum of a bucket is cleaned when one was seen. */
-static void clean_nan(float *dst, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (dst[i] != dst[i])
-            dst[i] = gw__float_of(GW_NAN_BITS);
-}
-
 INLINE void decode_buckets(const gw_quant_spec_t *spec, const uint8_t *payload, size_t buckets,
                            float *dst, unsigned bits, bool add)
 {

@@ -18,22 +18,6 @@
 INLINE extremes_t code_bucket(const job_t *job, const gw_quant_grid_t *g, uint8_t *dst,
                               const job_t *ahead, way_t way);
 
-/* Bytes from the place in work to the place prefetched, into the second level: the first has too
- * few misses in flight for a stream. */
-#define AHEAD 16384
-
-INLINE void prefetch(const float *src, const float *residual, size_t i, bool ef)
-{
-    const char *at = (const char *)(src + i) + AHEAD;
-    _mm_prefetch(at, _MM_HINT_T1);
-    _mm_prefetch(at + 64, _MM_HINT_T1);
-    if (ef) {
-        at = (const char *)(residual + i) + AHEAD;
-        _mm_prefetch(at, _MM_HINT_T1);
-        _mm_prefetch(at + 64, _MM_HINT_T1);
-    }
-}
-
 INLINE extremes_t scan(const float *src, const float *residual, size_t n, bool ef)
 {
     extremes_t e = extremes_start();

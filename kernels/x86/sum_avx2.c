@@ -2,10 +2,9 @@
 /* Sums of binary32 arrays with AVX2: the bytes of ref/sum_ref.c. */
 #include "x86.h"
 
-#include <immintrin.h>
-
 #include "fpmode.h"
 #include "ref.h"
+#include "stream.h"
 
 static __m256 one_nan(__m256 x)
 {
@@ -22,6 +21,8 @@ static GW_KERNEL_BODY size_t add_body(float *dst, const uint8_t *src, size_t cou
 {
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
+        prefetch(dst + i, 64);
+        prefetch(src + 4 * i, 64);
         __m256 a = _mm256_add_ps(_mm256_loadu_ps(dst + i), load(src + 4 * i));
         __m256 b = _mm256_add_ps(_mm256_loadu_ps(dst + i + 8), load(src + 4 * i + 32));
         _mm256_storeu_ps(dst + i, one_nan(a));
@@ -33,9 +34,12 @@ static GW_KERNEL_BODY size_t add_body(float *dst, const uint8_t *src, size_t cou
 static GW_KERNEL_BODY size_t scale_body(float *dst, float factor, size_t count)
 {
     size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        __m256 x = _mm256_mul_ps(_mm256_loadu_ps(dst + i), _mm256_set1_ps(factor));
-        _mm256_storeu_ps(dst + i, one_nan(x));
+    for (; i + 16 <= count; i += 16) {
+        __m256 a = _mm256_mul_ps(_mm256_loadu_ps(dst + i), _mm256_set1_ps(factor));
+        __m256 b = _mm256_mul_ps(_mm256_loadu_ps(dst + i + 8), _mm256_set1_ps(factor));
+        prefetch(dst + i, 64);
+        _mm256_storeu_ps(dst + i, one_nan(a));
+        _mm256_storeu_ps(dst + i + 8, one_nan(b));
     }
     return i;
 }

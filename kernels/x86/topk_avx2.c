@@ -3,13 +3,10 @@
 #include "x86.h"
 
 #include <float.h>
-#include <immintrin.h>
 
 #include "fpmode.h"
 #include "ref.h"
-
-/* Bytes ahead of the place in work, into the second level. */
-#define AHEAD 16384
+#include "stream.h"
 
 static __m256i magnitude(const float *x)
 {
@@ -23,8 +20,8 @@ static GW_KERNEL_BODY size_t fold_body(const float *src, float *residual, size_t
     const __m256i inf = _mm256_set1_epi32((int)GW_TOPK_INF);
     size_t i = 0;
     for (; i + 8 <= count; i += 8) {
-        _mm_prefetch((const char *)(src + i) + AHEAD, _MM_HINT_T1);
-        _mm_prefetch((const char *)(residual + i) + AHEAD, _MM_HINT_T1);
+        prefetch(src + i, 32);
+        prefetch(residual + i, 32);
         __m256 old = _mm256_loadu_ps(residual + i);
         __m256 p = _mm256_add_ps(_mm256_loadu_ps(src + i), old);
         p = _mm256_max_ps(_mm256_min_ps(p, top), bottom);
@@ -54,6 +51,10 @@ static GW_KERNEL_BODY size_t correct_body(const float *src, float factor, float 
     const __m256 factors = _mm256_set1_ps(factor);
     size_t i = 0;
     for (; i + 8 <= count; i += 8) {
+        prefetch(src + i, 32);
+        prefetch(momentum + i, 32);
+        if (residual)
+            prefetch(residual + i, 32);
         __m256 finite = _mm256_castsi256_ps(_mm256_cmpgt_epi32(inf, magnitude(src + i)));
         __m256 old = _mm256_loadu_ps(momentum + i);
         __m256 u = limit(_mm256_add_ps(_mm256_mul_ps(factors, old), _mm256_loadu_ps(src + i)));
@@ -84,8 +85,7 @@ static size_t count_least(const float *x, size_t count, uint32_t least)
     uint32_t part[8];
     size_t i = 0, found = 0;
     for (; i + 32 <= count; i += 32) {
-        _mm_prefetch((const char *)(x + i) + AHEAD, _MM_HINT_T1);
-        _mm_prefetch((const char *)(x + i) + AHEAD + 64, _MM_HINT_T1);
+        prefetch(x + i, 32 * sizeof *x);
         for (int k = 0; k < 4; k++)
             sum[k] = _mm256_sub_epi32(sum[k], _mm256_cmpgt_epi32(magnitude(x + i + 8 * k), below));
     }
@@ -117,8 +117,7 @@ static size_t find(const float *x, size_t count, uint32_t least, uint32_t base, 
     const __m256i below = _mm256_set1_epi32((int)least - 1);
     size_t i = 0, found = 0;
     while (i + 32 <= count && found + 32 <= room) {
-        _mm_prefetch((const char *)(x + i) + AHEAD, _MM_HINT_T1);
-        _mm_prefetch((const char *)(x + i) + AHEAD + 64, _MM_HINT_T1);
+        prefetch(x + i, 32 * sizeof *x);
         for (int k = 0; k < 4; k++, i += 8) {
             __m256i hit = _mm256_cmpgt_epi32(magnitude(x + i), below);
             unsigned mask = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(hit));

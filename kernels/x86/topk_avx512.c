@@ -3,13 +3,10 @@
 #include "x86.h"
 
 #include <float.h>
-#include <immintrin.h>
 
 #include "fpmode.h"
 #include "ref.h"
-
-/* Bytes ahead of the place in work, into the second level. */
-#define AHEAD 16384
+#include "stream.h"
 
 static __m512i magnitude(const float *x)
 {
@@ -22,8 +19,8 @@ static GW_KERNEL_BODY size_t fold_body(const float *src, float *residual, size_t
     const __m512i inf = _mm512_set1_epi32((int)GW_TOPK_INF);
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
-        _mm_prefetch((const char *)(src + i) + AHEAD, _MM_HINT_T1);
-        _mm_prefetch((const char *)(residual + i) + AHEAD, _MM_HINT_T1);
+        prefetch(src + i, 64);
+        prefetch(residual + i, 64);
         __m512 p = _mm512_add_ps(_mm512_loadu_ps(src + i), _mm512_loadu_ps(residual + i));
         p = _mm512_max_ps(_mm512_min_ps(p, top), bottom);
         __mmask16 finite = _mm512_cmplt_epi32_mask(magnitude(src + i), inf);
@@ -52,6 +49,10 @@ static GW_KERNEL_BODY size_t correct_body(const float *src, float factor, float 
     const __m512 factors = _mm512_set1_ps(factor);
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
+        prefetch(src + i, 64);
+        prefetch(momentum + i, 64);
+        if (residual)
+            prefetch(residual + i, 64);
         __mmask16 finite = _mm512_cmplt_epi32_mask(magnitude(src + i), inf);
         __m512 u = _mm512_mul_ps(factors, _mm512_loadu_ps(momentum + i));
         u = limit(_mm512_add_ps(u, _mm512_loadu_ps(src + i)));
@@ -79,7 +80,7 @@ static size_t count_least(const float *x, size_t count, uint32_t least)
                       _mm512_setzero_si512()};
     size_t i = 0;
     for (; i + 64 <= count; i += 64) {
-        _mm_prefetch((const char *)(x + i) + AHEAD, _MM_HINT_T1);
+        prefetch(x + i, 64);
         for (int k = 0; k < 4; k++) {
             __mmask16 found = _mm512_cmpge_epi32_mask(magnitude(x + i + 16 * k), limit);
             sum[k] = _mm512_mask_add_epi32(sum[k], found, sum[k], one);
@@ -105,7 +106,7 @@ static size_t find(const float *x, size_t count, uint32_t least, uint32_t base, 
     size_t i = 0, found = 0;
     while (i + 64 <= count && found + 64 <= room) {
         for (int k = 0; k < 4; k++) {
-            _mm_prefetch((const char *)(x + i) + AHEAD, _MM_HINT_T1);
+            prefetch(x + i, 64);
             __mmask16 hit = _mm512_cmpge_epi32_mask(magnitude(x + i), limit);
             _mm512_storeu_si512(index + found, _mm512_maskz_compress_epi32(hit, place));
             found += (size_t)_mm_popcnt_u32(hit);
