@@ -36,6 +36,8 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
         .sign = {gw__sign_ref_encode, gw__sign_ref_valid, gw__sign_ref_store, gw__sign_ref_add},
         .rotate = {gw__rotate_ref_encode, gw__rotate_ref_valid, gw__rotate_ref_store,
                    gw__rotate_ref_add},
+        .lowrank = {gw__lowrank_ref_project, gw__lowrank_ref_collect, gw__lowrank_ref_store,
+                    gw__lowrank_ref_add, gw__lowrank_ref_keep},
     };
 }
 

@@ -31,6 +31,7 @@ bool gw__kernels_fill_avx2(gw_kernels_t *table)
     gw__block_avx2_fill(&table->block);
     gw__sign_avx2_fill(&table->sign);
     gw__rotate_avx2_fill(&table->rotate);
+    gw__lowrank_avx2_fill(&table->lowrank);
     return true;
 }
 
@@ -51,5 +52,6 @@ bool gw__kernels_fill_avx512(gw_kernels_t *table)
     gw__block_avx512_fill(&table->block);
     gw__sign_avx512_fill(&table->sign);
     gw__rotate_avx512_fill(&table->rotate);
+    gw__lowrank_avx512_fill(&table->lowrank);
     return true;
 }

@@ -57,6 +57,7 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__block_avx512_fill(&table->block);
         gw__sign_avx512_fill(&table->sign);
         gw__rotate_avx512_fill(&table->rotate);
+        gw__lowrank_avx512_fill(&table->lowrank);
     } else {
         gw__quant_avx2_fill(&table->quant);
         gw__quant_reduce_avx2_fill(&table->quant);
@@ -69,6 +70,7 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__block_avx2_fill(&table->block);
         gw__sign_avx2_fill(&table->sign);
         gw__rotate_avx2_fill(&table->rotate);
+        gw__lowrank_avx2_fill(&table->lowrank);
     }
     table->tier = tier;
 }
