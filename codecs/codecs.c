@@ -50,6 +50,11 @@ static bool is_complete(const gw_codec_t *f)
         return false;
     if (f->flags & GW_CODEC_LINEAR && (!f->merge || !(f->flags & GW_CODEC_FIXED)))
         return false;
+    if (!(f->flags & GW_CODEC_FACTORS) != !f->factors)
+        return false;
+    if (f->factors && (!f->factors->sizes || !f->factors->project || !f->factors->factor ||
+                       !f->factors->expand || !f->factors->error_bound))
+        return false;
     size_t params = 0;
     while (f->params[params].name)
         params++;

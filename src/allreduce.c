@@ -8,7 +8,7 @@
 #include "policy.h"
 
 static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t plan,
-                                       const gw_coder_t *coder)
+                                       const gw_coder_t *coder, size_t beside)
 {
     return (gw__residual_key_t){.collective = call->collective,
                                 .op = call->op,
@@ -16,7 +16,8 @@ static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t pla
                                 .plan = plan,
                                 .count = call->count,
                                 .coder = gw__hash_text(coder->spec),
-                                .momentum = gw_coder_get(coder, "momentum", 0.0) > 0.0};
+                                .momentum = gw_coder_get(coder, "momentum", 0.0) > 0.0,
+                                .beside = beside};
 }
 
 static bool keeps_residual(const gw_coder_t *coder)
@@ -119,7 +120,9 @@ void gw__call_begin(gw_work_t *work)
     gw_comm_t *comm = work->comm;
     const gw_call_t *call = &work->call;
     const gw_coder_t *base = work->decision.coder, *coder = base;
+    gw_factor_sizes_t factors = {.warm = 0};
     work->slot = -1;
+    work->factored = NULL;
     work->status = GW_IN_PROGRESS;
     if (comm->broken != GW_OK) {
         count_dead(comm, call);
@@ -145,14 +148,18 @@ void gw__call_begin(gw_work_t *work)
     gw__plan_init(&job->plan, work->decision.plan, comm->rank, comm->size, call->count,
                   coder->family->grain(coder), chunk_of(work, coder));
     job->plan.reduces = job->plan.kind == GW_PLAN_DIRECT && coder->family->reduce;
-    gw__residual_key_t key = residual_key(call, work->decision.plan, base);
+    bool factored = gw__factors_serve(coder, call->dtype, call->count, call->rows, &factors);
+    gw__residual_key_t key = residual_key(call, work->decision.plan, base, factors.warm);
     if (keeps_residual(base))
         job->residual = gw__residual_acquire(&comm->residuals, &key, job->send, &work->slot);
     if (job->residual && key.momentum) {
         job->momentum = job->residual + call->count;
         job->momentum_factor = (float)gw_coder_get(base, "momentum", 0.0);
     }
-    gw__engine_begin(&comm->engine, job);
+    if (factored)
+        gw__factors_begin(work, &factors, job->residual);
+    else
+        gw__engine_begin(&comm->engine, job);
 }
 
 /* An error of the engine is the communicator's: nothing can be sent on it any more. */
@@ -182,7 +189,8 @@ gw_status_t gw__call_step(gw_work_t *work)
     if (work->status != GW_IN_PROGRESS)
         return work->status;
     if (work->runs) {
-        gw_status_t status = gw__engine_step(&comm->engine);
+        gw_status_t status =
+            work->factored ? gw__factors_step(work) : gw__engine_step(&comm->engine);
         if (status == GW_IN_PROGRESS)
             return status;
         work->status = status;
@@ -197,6 +205,13 @@ gw_status_t gw__call_step(gw_work_t *work)
     return work->status;
 }
 
+/* A call that the caller's codec would not make smaller. */
+static void pass_by(const gw_comm_t *comm, gw_decision_t *decision)
+{
+    *decision = (gw_decision_t){
+        .reason = GW_REASON_TOO_SMALL, .plan = decision->plan, .coder = &comm->engine.raw};
+}
+
 /* Checks a call and decides on it. With an error nothing is to be done any more. */
 static gw_status_t prepare(gw_work_t *work)
 {
@@ -209,6 +224,8 @@ static gw_status_t prepare(gw_work_t *work)
         if (!work->decision.compress)
             work->decision.reason =
                 work->call.count == 0 ? GW_REASON_ZERO_COUNT : GW_REASON_SINGLE_RANK;
+        else if (!gw__policy_gains(work->decision.coder, &work->call))
+            pass_by(comm, &work->decision);
         return GW_OK;
     }
     gw_comm_facts_t facts = {.size = comm->size,
@@ -230,7 +247,7 @@ static gw_status_t all_reduce(gw_work_t *work)
 gw_status_t gw_allreduce(gw_comm_t *comm, const void *send, void *recv, size_t count_,
                          gw_dtype_t dtype, gw_op_t op)
 {
-    gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv}};
+    gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv, 0}};
     return all_reduce(&work);
 }
 
@@ -239,7 +256,7 @@ gw_status_t gw_allreduce_with(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_
                               gw_op_t op)
 {
     gw_work_t work = {.comm = comm,
-                      .call = {GW_ALLREDUCE, dtype, op, count_, send, recv},
+                      .call = {GW_ALLREDUCE, dtype, op, count_, send, recv, 0},
                       .decision = {.plan = plan, .coder = coder}};
     return coder ? all_reduce(&work) : GW_ERR_INVALID;
 }
@@ -247,7 +264,7 @@ gw_status_t gw_allreduce_with(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_
 gw_status_t gw_iallreduce(gw_comm_t *comm, const void *send, void *recv, size_t count_,
                           gw_dtype_t dtype, gw_op_t op, gw_work_t **out)
 {
-    gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv}};
+    gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv, 0}};
     gw_status_t status = out ? prepare(&work) : GW_ERR_INVALID;
     return status == GW_OK ? gw__work_post(&work, out) : status;
 }

@@ -8,6 +8,7 @@
 
 #include "context_internal.h"
 #include "engine.h"
+#include "factors.h"
 #include "pace.h"
 #include "residual.h"
 #include "secret.h"
@@ -26,6 +27,7 @@ struct gw_comm {
     gw__pace_t pace;
     gw__engine_t engine;
     gw__queue_t queue;
+    gw__factors_t factors;
     gw__residual_store_t residuals;
     gw__stats_page_t *page;  /* owned by the context's book; NULL: there was no memory */
     uint64_t resets_counted; /* of the residual store, in the figures */

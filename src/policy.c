@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "context_internal.h"
+#include "factors.h"
 
 /* Below this many bytes sent per rank a second round trip costs more than the bytes that it saves.
  */
@@ -57,6 +58,23 @@ static const gw__rule_t *rule_of(const gw_context_t *context, const gw_call_t *c
     return gw__rules_match(&context->rules, call, facts);
 }
 
+bool gw__policy_gains(const gw_coder_t *coder, const gw_call_t *call)
+{
+    gw_factor_sizes_t sizes;
+    return !coder->family->factors ||
+           gw__factors_serve(coder, call->dtype, call->count, call->rows, &sizes);
+}
+
+/* Bytes of one exchange of a call: of all elements, or of the larger one of two factors. */
+static size_t exchanged(const gw_coder_t *coder, const gw_call_t *call)
+{
+    gw_factor_sizes_t s;
+    if (!coder->family->factors)
+        return gw_frame_bound(coder, call->dtype, call->count);
+    gw__factors_serve(coder, call->dtype, call->count, call->rows, &s);
+    return sizeof(float) * (s.first > s.second ? s.first : s.second);
+}
+
 gw_decision_t gw_decide(const gw_context_t *context, const gw_call_t *call,
                         const gw_comm_facts_t *facts)
 {
@@ -69,11 +87,13 @@ gw_decision_t gw_decide(const gw_context_t *context, const gw_call_t *call,
             coder = &rule->coder;
         if ((rule && rule->exclude) || coder->family->id == 0)
             decision.reason = GW_REASON_EXCLUDED;
+        else if (!gw__policy_gains(coder, call))
+            decision.reason = GW_REASON_TOO_SMALL;
     }
     decision.compress = decision.reason == GW_REASON_NONE;
     decision.coder = decision.compress ? coder : NULL;
-    size_t bytes = decision.compress ? gw_frame_bound(coder, call->dtype, call->count)
-                                     : call->count * gw_dtype_size(call->dtype);
+    size_t bytes =
+        decision.compress ? exchanged(coder, call) : call->count * gw_dtype_size(call->dtype);
     decision.plan = gw__policy_plan(settings, facts->size, bytes);
     return decision;
 }

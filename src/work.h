@@ -16,9 +16,10 @@ struct gw_work {
     gw_call_t call;
     gw_decision_t decision;
     gw__engine_call_t job;
-    gw_coder_t coder; /* in force in this call, where a schedule changes it */
-    int slot;         /* of its residual, -1: none */
-    bool runs;        /* the engine has it */
+    gw_coder_t coder;           /* in force in this call, where a schedule changes it */
+    int slot;                   /* of its residual, -1: none */
+    const gw_coder_t *factored; /* of a call whose factors are summed; NULL: elements are */
+    bool runs;                  /* the engine has it */
     gw_status_t status;
     atomic_bool over; /* status is final and the communicator does not touch this any more */
     gw_work_t *next, *next_posted;
