@@ -19,6 +19,7 @@ static const gw_codec_t *const built_in[] = {
     &gw__codec_topk,
     &gw__codec_randomk,
     &gw__codec_block,
+    &gw__codec_lowrank,
     &gw__codec_lossless,
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, EXTERNAL = 16 };
@@ -50,6 +51,11 @@ static bool is_complete(const gw_codec_t *f)
     if (!f->bound || !f->encode || !f->decode || !f->put_params || !f->get_params)
         return false;
     if (f->flags & GW_CODEC_LINEAR && (!f->merge || !(f->flags & GW_CODEC_FIXED)))
+        return false;
+    if (!(f->flags & GW_CODEC_FACTORS) != !f->factors)
+        return false;
+    if (f->factors && (!f->factors->sizes || !f->factors->project || !f->factors->factor ||
+                       !f->factors->expand || !f->factors->error_bound))
         return false;
     size_t params = 0;
     while (f->params[params].name)

@@ -17,6 +17,7 @@ extern const gw_codec_t gw__codec_natural;
 extern const gw_codec_t gw__codec_topk;
 extern const gw_codec_t gw__codec_randomk;
 extern const gw_codec_t gw__codec_block;
+extern const gw_codec_t gw__codec_lowrank;
 extern const gw_codec_t gw__codec_lossless;
 
 /* Elements that go through a stack buffer at a time when a dtype has to be converted: 16 KiB. */

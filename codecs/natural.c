@@ -9,6 +9,7 @@
 
 #include "blockwise.h"
 #include "kernels.h"
+#include "reduce.h"
 
 /*
  * natural: every number to a power of two (natural compression, Horvath et al., 2019). nuqsgd: to
@@ -201,14 +202,6 @@ static gw_status_t decode(const gw_coder_t *coder, const gw_decode_t *in)
     return gw__blockwise_decode(&blocks, in);
 }
 
-static gw_status_t reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
-                          size_t *length)
-{
-    gw_natural_spec_t spec = spec_of(coder);
-    gw_blockwise_t blocks = blocks_of(&spec);
-    return gw__blockwise_reduce(&blocks, in, dst, capacity, length);
-}
-
 /* ---- What the family says of itself -------------------------------------------------------------
  */
 
@@ -302,5 +295,5 @@ const gw_codec_t gw__codec_natural = {
     .error_bound = error_bound,
     .put_params = put_params,
     .get_params = get_params,
-    .reduce = reduce,
+    .reduce = gw__reduce_small,
 };

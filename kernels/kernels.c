@@ -38,6 +38,8 @@ void gw__kernels_fill_ref(gw_kernels_t *table)
                    gw__rotate_ref_add},
         .natural = {gw__natural_ref_encode, gw__natural_ref_valid, gw__natural_ref_store,
                     gw__natural_ref_add},
+        .lowrank = {gw__lowrank_ref_project, gw__lowrank_ref_collect, gw__lowrank_ref_store,
+                    gw__lowrank_ref_add, gw__lowrank_ref_keep},
     };
 }
 

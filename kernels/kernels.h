@@ -8,6 +8,7 @@
 #include "block_kernels.h"
 #include "float_kernels.h"
 #include "lossless_kernels.h"
+#include "lowrank_kernels.h"
 #include "natural_kernels.h"
 #include "rotate_kernels.h"
 #include "sign_kernels.h"
@@ -106,6 +107,7 @@ typedef struct gw_kernels {
     gw_sign_kernels_t sign;
     gw_rotate_kernels_t rotate;
     gw_natural_kernels_t natural;
+    gw_lowrank_kernels_t lowrank;
 } gw_kernels_t;
 
 /* ---- Dispatch -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@
 #include "policy.h"
 
 static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t plan,
-                                       const gw_coder_t *coder)
+                                       const gw_coder_t *coder, size_t beside)
 {
     return (gw__residual_key_t){.collective = call->collective,
                                 .op = call->op,
@@ -17,7 +17,8 @@ static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t pla
                                 .plan = plan,
                                 .count = call->count,
                                 .coder = gw__hash_text(coder->spec),
-                                .momentum = gw_coder_get(coder, "momentum", 0.0) > 0.0};
+                                .momentum = gw_coder_get(coder, "momentum", 0.0) > 0.0,
+                                .beside = beside};
 }
 
 static bool keeps_residual(const gw_coder_t *coder)
@@ -120,7 +121,9 @@ void gw__call_begin(gw_work_t *work)
     gw_comm_t *comm = work->comm;
     const gw_call_t *call = &work->call;
     const gw_coder_t *base = work->decision.coder, *coder = base;
+    gw_factor_sizes_t factors = {.warm = 0};
     work->slot = -1;
+    work->factored = NULL;
     work->status = GW_IN_PROGRESS;
     if (comm->broken != GW_OK) {
         count_dead(comm, call);
@@ -150,7 +153,8 @@ void gw__call_begin(gw_work_t *work)
     gw__plan_init(&job->plan, work->decision.plan, comm->rank, comm->size, call->count,
                   coder->family->grain(coder), chunk_of(work, coder));
     job->plan.reduces = job->plan.kind == GW_PLAN_DIRECT && coder->family->reduce;
-    gw__residual_key_t key = residual_key(call, work->decision.plan, base);
+    bool factored = gw__factors_serve(coder, call->dtype, call->count, call->rows, &factors);
+    gw__residual_key_t key = residual_key(call, work->decision.plan, base, factors.warm);
     if (work->part)
         job->residual = work->residual;
     else if (keeps_residual(base))
@@ -159,7 +163,10 @@ void gw__call_begin(gw_work_t *work)
         job->momentum = job->residual + call->count;
         job->momentum_factor = (float)gw_coder_get(base, "momentum", 0.0);
     }
-    gw__engine_begin(&comm->engine, job);
+    if (factored)
+        gw__factors_begin(work, &factors, job->residual);
+    else
+        gw__engine_begin(&comm->engine, job);
 }
 
 /* An error of the engine is the communicator's: nothing can be sent on it any more. */
@@ -189,7 +196,9 @@ gw_status_t gw__call_step(gw_work_t *work)
     if (work->status != GW_IN_PROGRESS)
         return work->status;
     if (work->runs) {
-        gw_status_t status = work->split ? gw__parts_step(work) : gw__engine_step(&comm->engine);
+        gw_status_t status = work->split      ? gw__parts_step(work)
+                             : work->factored ? gw__factors_step(work)
+                                              : gw__engine_step(&comm->engine);
         if (status == GW_IN_PROGRESS)
             return status;
         work->status = status;
@@ -206,6 +215,13 @@ gw_status_t gw__call_step(gw_work_t *work)
               : work->runs ? &comm->engine.figures
                            : &nothing);
     return work->status;
+}
+
+/* A call that the caller's codec would not make smaller. */
+static void pass_by(const gw_comm_t *comm, gw_decision_t *decision)
+{
+    *decision = (gw_decision_t){
+        .reason = GW_REASON_TOO_SMALL, .plan = decision->plan, .coder = &comm->engine.raw};
 }
 
 /* Checks a call and decides on it, unless its caller has; `given`: the facts that he did it with,
@@ -226,6 +242,8 @@ static gw_status_t prepare(gw_work_t *work, const gw_comm_facts_t *given)
         if (!work->decision.compress)
             work->decision.reason =
                 work->call.count == 0 ? GW_REASON_ZERO_COUNT : GW_REASON_SINGLE_RANK;
+        else if (!gw__policy_gains(work->decision.coder, &work->call))
+            pass_by(comm, &work->decision);
         return gw__parts_prepare(work, given);
     }
     gw_comm_facts_t facts = {.size = comm->size,
@@ -247,7 +265,7 @@ static gw_status_t all_reduce(gw_work_t *work, const gw_comm_facts_t *facts)
 gw_status_t gw_allreduce(gw_comm_t *comm, const void *send, void *recv, size_t count_,
                          gw_dtype_t dtype, gw_op_t op)
 {
-    gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv}};
+    gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv, 0}};
     return all_reduce(&work, NULL);
 }
 
@@ -256,7 +274,7 @@ gw_status_t gw_allreduce_with(gw_comm_t *comm, const gw_coder_t *coder, gw_plan_
                               gw_op_t op)
 {
     gw_work_t work = {.comm = comm,
-                      .call = {GW_ALLREDUCE, dtype, op, count_, send, recv},
+                      .call = {GW_ALLREDUCE, dtype, op, count_, send, recv, 0},
                       .decision = {.plan = plan, .coder = coder}};
     return coder ? all_reduce(&work, NULL) : GW_ERR_INVALID;
 }
@@ -275,7 +293,7 @@ gw_status_t gw_allreduce_decided(gw_comm_t *comm, const gw_call_t *call,
 gw_status_t gw_iallreduce(gw_comm_t *comm, const void *send, void *recv, size_t count_,
                           gw_dtype_t dtype, gw_op_t op, gw_work_t **out)
 {
-    gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv}};
+    gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv, 0}};
     gw_status_t status = out ? prepare(&work, NULL) : GW_ERR_INVALID;
     return status == GW_OK ? gw__work_post(&work, out) : status;
 }

@@ -89,6 +89,7 @@ void gw_comm_free(gw_comm_t *comm)
     if (comm->link)
         comm->transport->close(comm->link);
     gw__engine_free(&comm->engine);
+    gw__factors_free(&comm->factors);
     gw__residual_free(&comm->residuals);
     gw__parts_free(comm);
     gw_call_order_free(comm->order);

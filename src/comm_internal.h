@@ -8,6 +8,7 @@
 
 #include "context_internal.h"
 #include "engine.h"
+#include "factors.h"
 #include "pace.h"
 #include "parts.h"
 #include "residual.h"
@@ -27,6 +28,7 @@ struct gw_comm {
     gw__pace_t pace;
     gw__engine_t engine;
     gw__queue_t queue;
+    gw__factors_t factors;
     gw__residual_store_t residuals;
     gw__parts_t parts;
     gw__stats_page_t *page;  /* owned by the context's book; NULL: there was no memory */

@@ -450,6 +450,12 @@ void gw__engine_rest(gw__engine_t *engine)
         sched_yield();
 }
 
+void gw__engine_give_up(gw__engine_t *engine, gw_status_t status, const char *why)
+{
+    if (engine->status == GW_IN_PROGRESS)
+        end(engine, gw__engine_fail(engine, status, engine->rank, "%s", why));
+}
+
 void gw__engine_abandon(gw__engine_t *engine)
 {
     if (engine->status == GW_IN_PROGRESS)

@@ -164,6 +164,9 @@ void gw__engine_rest(gw__engine_t *engine);
 /* Ends a call that is under way with GW_ERR_CANCELED; the peers are told. */
 void gw__engine_abandon(gw__engine_t *engine);
 
+/* Ends a call that has just begun, because of this rank; the peers are told. */
+void gw__engine_give_up(gw__engine_t *engine, gw_status_t status, const char *why);
+
 /* Notes the first failure of a call: its sentence and the rank it is about (-1: none). */
 gw_status_t gw__engine_fail(gw__engine_t *engine, gw_status_t status, int peer, const char *format,
                             ...) GW_PRINTF(4, 5);

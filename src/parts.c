@@ -198,6 +198,7 @@ static void place(gw__parts_t *parts, const gw_work_t *work)
     const uint8_t *send = work->call.send ? work->call.send : work->call.recv;
     uint8_t *recv = work->call.recv;
     call->count = part->count;
+    call->rows = part->rows;
     if (part->stretches > 1) {
         int64_t begin = gw__now_ns();
         gather(parts->split, part, element, send);
@@ -316,8 +317,8 @@ void gw__parts_print(const gw_comm_t *comm, FILE *out)
         const gw__part_t *part = &parts->split->part[p];
         fprintf(out, "part %zu: %s, %zu tensors, %zu elements in %zu stretches", p + 1,
                 part->coder.spec, part->tensors, part->count, part->stretches);
-        if (part->coder.rows > 0)
-            fprintf(out, ", %zu rows", part->coder.rows);
+        if (part->rows > 0)
+            fprintf(out, ", %zu rows", part->rows);
         fprintf(out, "; %llu bytes sent, %.3f ms\n",
                 (unsigned long long)parts->split->time[p].wire_bytes,
                 (double)parts->split->time[p].time_us * 1e-3);

@@ -18,8 +18,9 @@ typedef struct gw__stretch {
 
 /* All stretches of one codec; or one tensor of a codec that works on matrices. */
 typedef struct gw__part {
-    gw_coder_t coder; /* of `rows` rows when the part is one tensor that has them */
-    bool exact;       /* codec raw */
+    gw_coder_t coder;
+    bool exact;  /* codec raw */
+    size_t rows; /* first dimension of the tensor that it is; 0: several, or none with rows */
     gw_plan_kind_t plan;
     size_t stretch, stretches; /* of the split */
     size_t count;              /* elements of all of them */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "context_internal.h"
+#include "factors.h"
 #include "frame.h"
 
 /* Below this many bytes sent per rank a second round trip costs more than the bytes that it saves.
@@ -61,11 +62,52 @@ static const gw__rule_t *rule_of(const gw_context_t *context, const gw_call_t *c
     return gw__rules_match(&context->rules, call, facts);
 }
 
+bool gw__policy_gains(const gw_coder_t *coder, const gw_call_t *call)
+{
+    gw_factor_sizes_t sizes;
+    return !coder->family->factors ||
+           gw__factors_serve(coder, call->dtype, call->count, call->rows, &sizes);
+}
+
+/* Bytes of one exchange of a call: of all elements, or of the larger one of two factors. */
+static size_t exchanged(const gw_coder_t *coder, const gw_call_t *call)
+{
+    gw_factor_sizes_t s;
+    if (!coder->family->factors)
+        return gw_frame_bound(coder, call->dtype, call->count);
+    gw__factors_serve(coder, call->dtype, call->count, call->rows, &s);
+    return sizeof(float) * (s.first > s.second ? s.first : s.second);
+}
+
+gw_plan_kind_t gw__policy_plan_of(const gw__settings_t *settings, const gw_coder_t *coder,
+                                  const gw_call_t *call, int size)
+{
+    const gw_coder_t raw = {.family = gw_codec_by_id(0)}; /* carries factors, and what is plain */
+    if (!coder)
+        return gw__policy_plan(settings, &raw, call->dtype, size,
+                               call->count * gw_dtype_size(call->dtype));
+    return coder->family->factors
+               ? gw__policy_plan(settings, &raw, GW_F32, size, exchanged(coder, call))
+               : gw__policy_plan(settings, coder, call->dtype, size, exchanged(coder, call));
+}
+
 /* The codec that a rule (NULL: GRADWIRE_CODEC) gives, or NULL: none. */
 static const gw_coder_t *codec_of(const gw_context_t *context, const gw__rule_t *rule)
 {
     const gw_coder_t *coder = rule ? &rule->coder : &context->settings.coder;
     return (rule && rule->exclude) || coder->family->id == 0 ? NULL : coder;
+}
+
+/* Whether a codec makes a tensor (NULL: elements of none) smaller; all do that are not for matrices.
+ */
+static bool gains_on(const gw_coder_t *coder, const gw_call_t *call, const gw_tensor_t *tensor)
+{
+    if (!(coder->family->flags & GW_CODEC_MATRIX))
+        return true;
+    gw_call_t part = *call;
+    part.count = tensor ? gw__tensor_elements(tensor) : 0;
+    part.rows = tensor && tensor->ndim >= 2 ? tensor->dim[0] : 0;
+    return tensor && gw__policy_gains(coder, &part);
 }
 
 gw__choice_t gw__policy_tensor(const gw_context_t *context, const gw_call_t *call,
@@ -81,12 +123,17 @@ gw__choice_t gw__policy_tensor(const gw_context_t *context, const gw_call_t *cal
         choice.tiny = gw__tensor_elements(tensor) < GW_LAYOUT_TINY;
     }
     choice.coder = choice.one_dimension || choice.tiny ? NULL : codec_of(context, rule);
+    choice.no_gain = choice.coder && !gains_on(choice.coder, call, tensor);
+    if (choice.no_gain)
+        choice.coder = NULL;
     return choice;
 }
 
 void gw__choice_why(const gw__choice_t *choice, char *out, size_t size)
 {
-    if (choice->rule)
+    if (choice->no_gain)
+        snprintf(out, size, "no matrix that factors would make smaller");
+    else if (choice->rule)
         snprintf(out, size, "line %d of GRADWIRE_CONFIG", choice->rule->line);
     else if (choice->one_dimension)
         snprintf(out, size, "one dimension");
@@ -138,15 +185,13 @@ gw_decision_t gw__policy_decide(const gw_context_t *context, const gw_call_t *ca
                        : codec_of(context, rule_of(context, call, facts));
         if (!coder)
             decision.reason = GW_REASON_EXCLUDED;
+        else if (!layout && !gw__policy_gains(coder, call))
+            decision.reason = GW_REASON_TOO_SMALL;
     }
     decision.compress = decision.reason == GW_REASON_NONE;
     decision.layout = decision.compress ? layout : NULL;
     decision.coder = decision.compress ? coder : NULL;
-    size_t bytes = decision.compress ? gw_frame_bound(coder, call->dtype, call->count)
-                                     : call->count * gw_dtype_size(call->dtype);
-    const gw_coder_t raw = {.family = gw_codec_by_id(0)}; /* carries what is not compressed */
-    decision.plan = gw__policy_plan(settings, decision.compress ? coder : &raw, call->dtype,
-                                    facts->size, bytes);
+    decision.plan = gw__policy_plan_of(settings, decision.coder, call, facts->size);
     return decision;
 }
 

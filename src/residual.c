@@ -52,7 +52,7 @@ void gw__residual_init(gw__residual_store_t *store, gw_context_t *context)
 
 static size_t key_bytes(const gw__residual_key_t *key)
 {
-    return key->count * sizeof(float) * (key->momentum ? 2 : 1);
+    return (key->count * (key->momentum ? 2 : 1) + key->beside) * sizeof(float);
 }
 
 static size_t slot_bytes(const gw__residual_slot_t *slot)
@@ -116,7 +116,7 @@ static bool same_key(const gw__residual_key_t *a, const gw__residual_key_t *b)
 {
     return a->collective == b->collective && a->op == b->op && a->dtype == b->dtype &&
            a->plan == b->plan && a->count == b->count && a->coder == b->coder &&
-           a->momentum == b->momentum;
+           a->momentum == b->momentum && a->beside == b->beside;
 }
 
 /* ---- Slots

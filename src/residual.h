@@ -14,14 +14,15 @@ typedef struct gw__residual_key {
     size_t count;
     uint64_t coder; /* hash of the codec's spec */
     bool momentum;  /* as many floats again behind the residual */
+    size_t beside;  /* so many floats more behind them, which the codec keeps */
 } gw__residual_key_t;
 
 typedef struct gw__residual_slot {
     gw__residual_key_t key;
     const void *address; /* of the buffer that used it last */
-    float *values;       /* key.count floats, or twice as many; NULL: the entry is free */
-    uint64_t last_call;  /* of the communicator */
-    uint64_t last_use;   /* of its kind */
+    float *values; /* key.count floats, or twice as many, and key.beside; NULL: the entry is free */
+    uint64_t last_call; /* of the communicator */
+    uint64_t last_use;  /* of its kind */
 } gw__residual_slot_t;
 
 typedef struct gw__residual_kind gw__residual_kind_t;
@@ -60,8 +61,8 @@ void gw__residual_init(gw__residual_store_t *store, gw_context_t *context);
 void gw__residual_free(gw__residual_store_t *store);
 
 /*
- * The residual of this call: key->count floats (and as many behind them for the momentum), zero at
- * first; its slot in *slot. NULL (slot -1)
+ * The residual of this call: key->count floats (and as many behind them for the momentum, and
+ * key->beside), zero at first; its slot in *slot. NULL (slot -1)
  * when memory or the bound of the store does not allow one: the call then runs without feedback.
  */
 float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_t *key,

@@ -300,7 +300,7 @@ static void name_merging(char *out, size_t size)
 gw_status_t gw__settings_allow(const gw__settings_t *s, const gw_coder_t *coder, char *why,
                                size_t why_size)
 {
-    if (s->plan < GW__PLAN_ONLY_RING || gw__frame_merges(coder, GW_F32))
+    if (s->plan < GW__PLAN_ONLY_RING || gw__frame_merges(coder, GW_F32) || coder->family->factors)
         return GW_OK;
     char names[128] = "";
     name_merging(names, sizeof names);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "context_internal.h"
+#include "factors.h"
 #include "hash.h"
 #include "parts.h"
 
@@ -84,7 +85,7 @@ static void take(maker_t *m, const walk_t *w)
     part->count += w->count;
     /* Of a matrix, until something else joins it. */
     bool alone = part->count == w->count && w->tensor && w->tensor->ndim >= 2;
-    part->coder.rows = alone ? w->tensor->dim[0] : 0;
+    part->rows = alone ? w->tensor->dim[0] : 0;
     if (last && last->part == p)
         last->stretch.count += w->count;
     else
@@ -110,6 +111,15 @@ static void sort_stretches(maker_t *m)
     split->stretches = m->stops;
 }
 
+/* Floats that a part keeps from call to call: its residual, and what the codec has beside it. */
+static size_t kept_floats(const gw__part_t *part, const gw_call_t *call)
+{
+    gw_factor_sizes_t factors = {.warm = 0};
+    gw__factors_serve(&part->coder, call->dtype, call->count, call->rows, &factors);
+    size_t momentum = gw_coder_get(&part->coder, "momentum", 0.0) > 0.0 ? call->count : 0;
+    return call->count + momentum + factors.warm;
+}
+
 /* Plans, residuals, keys, and how much has to be gathered. */
 static void finish(maker_t *m)
 {
@@ -118,13 +128,15 @@ static void finish(maker_t *m)
     split->digest = gw__mix64(split->layout->digest ^ (uint64_t)m->call->dtype);
     for (size_t p = 0; p < split->parts; p++) {
         gw__part_t *part = &split->part[p];
-        size_t bytes = gw_frame_bound(&part->coder, m->call->dtype, part->count);
-        part->plan = gw__policy_plan(&m->context->settings, m->facts->size, bytes);
+        gw_call_t call = *m->call;
+        call.count = part->count;
+        call.rows = part->rows;
+        part->plan = gw__policy_plan_of(&m->context->settings, part->exact ? NULL : &part->coder,
+                                        &call, m->facts->size);
         part->feedback = keeps_residual(&part->coder);
         part->residual = split->residual_floats;
         if (part->feedback)
-            split->residual_floats +=
-                part->count * (gw_coder_get(&part->coder, "momentum", 0.0) > 0.0 ? 2 : 1);
+            split->residual_floats += kept_floats(part, &call);
         split->digest = gw__mix64(split->digest ^ gw__hash_text(part->coder.spec));
         split->digest = gw__mix64(split->digest ^ (uint64_t)part->plan);
         for (size_t s = part->stretch; s < part->stretch + part->stretches; s++) {

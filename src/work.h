@@ -22,6 +22,7 @@ struct gw_work {
                       key for state that is kept from call to call; it is not counted, */
     float *residual;  /* and finds its residual here, or NULL */
     gw_coder_t coder; /* in force in this call, where a schedule changes it */
+    const gw_coder_t *factored; /* of a call whose factors are summed; NULL: elements are */
     int slot;         /* of its residual, -1: none */
     bool runs;        /* the engine has it */
     gw_status_t status;

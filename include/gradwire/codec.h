@@ -22,10 +22,6 @@ typedef struct gw_coder {
     double value[GW_CODEC_MAX_PARAMS];
     char spec[GW_CODEC_SPEC_MAX]; /* canonical text: name, then parameters that differ from default
                                    */
-    size_t rows; /* the elements of the call are a matrix of so many rows, the first dimension of
-                    the tensor, times count / rows columns, all others; 0: unknown. No parameter:
-                    not in the spec, not in a frame, the same on all ranks. Set for a call that is
-                    one tensor of two dimensions or more (layout.h). */
 } gw_coder_t;
 
 typedef enum gw_param_type {
@@ -50,8 +46,9 @@ enum {
     GW_CODEC_FIXED = 1 << 1,    /* payload size follows from the count: bound() is exact */
     GW_CODEC_LINEAR = 1 << 2,   /* payloads can be summed without decoding: merge() is there */
     GW_CODEC_FEEDBACK = 1 << 3, /* encode() can keep a residual */
-    GW_CODEC_MATRIX = 1 << 4 /* works on matrices: each tensor that a layout gives it is a call of
-                                its own, with coder->rows set */
+    GW_CODEC_MATRIX = 1 << 4,   /* works on matrices: each tensor that a layout gives it is a call of
+                                   its own, whose rows are known (gw_call_t) */
+    GW_CODEC_FACTORS = 1 << 5   /* an all-reduce sums two factors: `factors` is there */
 };
 
 /* What encode() reads. */
@@ -120,6 +117,56 @@ typedef struct gw_merge {
     uint64_t first;    /* index of the first element in the whole call: a multiple of the grain */
     bool refused_from; /* out, after GW_ERR_FRAME_*: `from` is at fault, not `into` */
 } gw_merge_t;
+
+/* What the factors of a call need; a function of the coder, the count and the rows. */
+typedef struct gw_factor_sizes {
+    size_t rows, cols;    /* of the matrix that the elements are: rows * cols >= count */
+    size_t first, second; /* floats of the two sums */
+    size_t warm;          /* floats that are kept from call to call beside the residual */
+    size_t scratch;       /* floats of working memory */
+} gw_factor_sizes_t;
+
+/* One rank's part in an all-reduce of factors. All of it stays in place from project() to expand().
+ */
+typedef struct gw_factors {
+    const void *src; /* count elements of `dtype`: the rank's own; never written but through dst */
+    void *dst;       /* count elements of `dtype`; may be src */
+    gw_dtype_t dtype;
+    size_t count;
+    size_t rows;         /* of the matrix, where it is known; 0: a fold that follows from count */
+    int ranks;           /* whose contributions are summed */
+    float scale;         /* of the sum before it is narrowed; 1: none */
+    float *residual;     /* count floats, as in gw_encode_t; NULL: no feedback */
+    float *warm;         /* zero at first; NULL: none is kept. Ranks need not have the same. */
+    uint64_t shared_key; /* as in gw_encode_t */
+    float *first, *second, *scratch; /* as many floats as sizes() says */
+    size_t poisoned;                 /* out: 1 when a rank's elements were not all finite */
+} gw_factors_t;
+
+/*
+ * For codecs whose sum takes two exchanges, such as PowerSGD: project(), the sum of `first` over
+ * all ranks, factor(), the sum of `second`, expand(). Sums are in binary32, of every number by
+ * itself, and the same bits on all ranks. All that decides on the result has to follow from the
+ * summed bytes, so that ranks end with the same bits whatever their own residuals and warm state
+ * are. The statuses of a rank cannot differ: nothing here fails.
+ */
+typedef struct gw_factor_ops {
+    /* False: factors would take more than half of the bytes of the elements. Such a call goes
+     * without this codec. */
+    bool (*sizes)(const gw_coder_t *coder, gw_dtype_t dtype, size_t count, size_t rows,
+                  gw_factor_sizes_t *out);
+    void (*project)(const gw_coder_t *coder, gw_factors_t *io); /* own part of `first` */
+    /* From the sum in `first` the own part of `second`. False when a rank's elements were not all
+     * finite: there is no second sum then, and expand() comes next. */
+    bool (*factor)(const gw_coder_t *coder, gw_factors_t *io);
+    /* From both sums the result, NaN throughout when poisoned; the residual becomes what the rank's
+     * own elements lost. Poisoned calls leave residual and warm as they were. */
+    void (*expand)(const gw_coder_t *coder, gw_factors_t *io);
+    /* As error_bound() of the family, of a whole call on one rank. The bound of a sum is the sum of
+     * the ranks' bounds. */
+    void (*error_bound)(const gw_coder_t *coder, const float *x, size_t count, size_t rows,
+                        float *bound);
+} gw_factor_ops_t;
 
 /*
  * One codec family. All functions may be called from any thread at once; they keep no state,
@@ -195,6 +242,10 @@ struct gw_codec {
     /* The coder in force in call number `call` of a communicator, for families whose values follow
      * a schedule: *out is *coder with other values. NULL: it is always *coder. */
     void (*at_call)(const gw_coder_t *coder, uint64_t call, gw_coder_t *out);
+
+    /* Families with GW_CODEC_FACTORS: how an all-reduce goes. Their encode() and decode() serve
+     * frames by themselves. Otherwise NULL. */
+    const gw_factor_ops_t *factors;
 };
 
 /*

@@ -104,6 +104,7 @@ typedef struct gw_call {
     size_t count;     /* elements */
     const void *send; /* NULL: in place */
     void *recv;
+    size_t rows; /* of the matrix that the elements are, row by row; 0: not known */
 } gw_call_t;
 
 /* What is known of the communicator of a call; equal on all its ranks. */

@@ -133,4 +133,15 @@ float gw__block_ref_rms(const float *x, size_t count);
 void gw__sum_ref_add(float *dst, const void *src, size_t count);
 void gw__sum_ref_scale(float *dst, float factor, size_t count);
 
+void gw__lowrank_ref_project(const gw_lowrank_panel_t *panel, const float *src,
+                             const float *residual, float scale, const float *q, float *p);
+void gw__lowrank_ref_collect(const gw_lowrank_panel_t *panel, const float *src,
+                             const float *residual, float scale, const float *p, float *q);
+void gw__lowrank_ref_store(const gw_lowrank_panel_t *panel, const float *p, const float *q,
+                           float factor, float *dst);
+void gw__lowrank_ref_add(const gw_lowrank_panel_t *panel, const float *p, const float *q,
+                         float factor, float *dst);
+void gw__lowrank_ref_keep(const gw_lowrank_panel_t *panel, const float *p, const float *q,
+                          float factor, const float *src, float *residual);
+
 #endif

@@ -32,6 +32,7 @@ bool gw__kernels_fill_avx2(gw_kernels_t *table)
     gw__sign_avx2_fill(&table->sign);
     gw__rotate_avx2_fill(&table->rotate);
     gw__natural_avx2_fill(&table->natural);
+    gw__lowrank_avx2_fill(&table->lowrank);
     return true;
 }
 
@@ -53,5 +54,6 @@ bool gw__kernels_fill_avx512(gw_kernels_t *table)
     gw__sign_avx512_fill(&table->sign);
     gw__rotate_avx512_fill(&table->rotate);
     gw__natural_avx512_fill(&table->natural);
+    gw__lowrank_avx512_fill(&table->lowrank);
     return true;
 }

@@ -20,6 +20,7 @@ GW_BASELINE void gw__block_avx2_fill(gw_block_kernels_t *table);
 GW_BASELINE void gw__sign_avx2_fill(gw_sign_kernels_t *table);
 GW_BASELINE void gw__rotate_avx2_fill(gw_rotate_kernels_t *table);
 GW_BASELINE void gw__natural_avx2_fill(gw_natural_kernels_t *table);
+GW_BASELINE void gw__lowrank_avx2_fill(gw_lowrank_kernels_t *table);
 
 GW_BASELINE void gw__topk_avx512_fill(gw_topk_kernels_t *table);
 GW_BASELINE void gw__block_avx512_fill(gw_block_kernels_t *table);
@@ -32,5 +33,6 @@ GW_BASELINE void gw__lossless_avx512_fill(gw_lossless_kernels_t *table);
 GW_BASELINE void gw__sign_avx512_fill(gw_sign_kernels_t *table);
 GW_BASELINE void gw__rotate_avx512_fill(gw_rotate_kernels_t *table);
 GW_BASELINE void gw__natural_avx512_fill(gw_natural_kernels_t *table);
+GW_BASELINE void gw__lowrank_avx512_fill(gw_lowrank_kernels_t *table);
 
 #endif

@@ -356,7 +356,7 @@ static bool run_size(gw_bench_t *bench, const options_t *o, size_t bytes)
 {
     row_t row = {0};
     bench->elements = bytes / gw_dtype_size(bench->dtype);
-    gw_call_t call_ = {GW_ALLREDUCE, bench->dtype, GW_SUM, bench->elements, NULL, NULL};
+    gw_call_t call_ = {GW_ALLREDUCE, bench->dtype, GW_SUM, bench->elements, NULL, NULL, 0};
     gw_comm_facts_t facts = {.size = bench->size};
     bench->plan = gw_decide(bench->context, &call_, &facts).plan;
     facts.mismatch = true; /* the plan of an uncompressed call */

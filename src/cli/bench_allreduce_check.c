@@ -74,6 +74,15 @@ static double half_ulp(gw_dtype_t dtype, double value)
     return fabs(value) * unit + smallest;
 }
 
+/* The declared error of n elements of a rank: of a sum of factors, which are the whole call. */
+static void declare(const gw_coder_t *coder, const float *x, size_t n, float *bound)
+{
+    if (coder->family->factors)
+        coder->family->factors->error_bound(coder, x, n, 0, bound);
+    else
+        coder->family->error_bound(coder, x, n, bound);
+}
+
 /* The end-to-end bound: each rank's push bound, the pull bound of the sum, the rounding of sum and
  * output. */
 static void bound_block(const gw_bench_t *bench, const gw_coder_t *coder, gw_plan_kind_t plan,
@@ -86,7 +95,7 @@ static void bound_block(const gw_bench_t *bench, const gw_coder_t *coder, gw_pla
         gw_bench_fill(bench, r, first, b->n, b->narrow);
         widen(&bench->raw, b->narrow, b->n, bench->dtype, b->x);
         if (coder->family->error_bound)
-            coder->family->error_bound(coder, b->x, b->n, b->bound);
+            declare(coder, b->x, b->n, b->bound);
         else
             memset(b->bound, 0, b->n * sizeof *b->bound);
         for (size_t i = 0; i < b->n; i++) {
@@ -99,7 +108,7 @@ static void bound_block(const gw_bench_t *bench, const gw_coder_t *coder, gw_pla
     for (size_t i = 0; i < b->n; i++)
         b->x[i] = (float)b->exact[i];
     if (coder->family->error_bound && plan == GW_PLAN_DIRECT)
-        coder->family->error_bound(coder, b->x, b->n, b->bound);
+        declare(coder, b->x, b->n, b->bound);
     else
         memset(b->bound, 0, b->n * sizeof *b->bound);
     /* What is pulled is the sum of decoded contributions: its range is wider than the exact one's
@@ -136,6 +145,8 @@ bool gw_bench_compare(const gw_bench_t *bench, const gw_coder_t *coder, gw_plan_
                       gw_bench_error_t *out)
 {
     size_t grain = coder->family->grain(coder), step = grain * (grain < 4096 ? 4096 / grain : 1);
+    if (coder->family->factors) /* the whole call is one matrix */
+        step = bench->elements > 0 ? bench->elements : 1;
     block_t b = {0};
     bool ok = allocate(&b, step);
     double error2 = 0.0, norm2 = 0.0;

@@ -345,6 +345,8 @@ static int run_codec(gw_bench_codec_t *bench, const options_t *o, int width, gw_
     gw_status_t status = gw_bench_codec_check(bench, row);
     if (status == GW_OK)
         status = gw_bench_codec_time(bench, o->repeats, row);
+    if (status == GW_OK)
+        status = gw_bench_codec_factors(bench, o->repeats, &row->factors);
     if (status == GW_ERR_UNSUPPORTED && o->all && bench->dtype != GW_F32)
         return complain(0, "%s does not take %s and is left out", spec,
                         gw_dtype_name(bench->dtype));

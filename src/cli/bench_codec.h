@@ -65,6 +65,15 @@ typedef struct gw_bench_codec {
     size_t poisoned;               /* buckets of the last encoding */
 } gw_bench_codec_t;
 
+/* What an all-reduce of a codec that sums factors computes on one rank: project, factor, expand. */
+enum { GW_BENCH_FACTOR_OPS = 3 };
+typedef struct gw_bench_factors {
+    size_t rows, cols; /* of the matrix; 0: the codec has no factors, or they would not gain */
+    size_t sum_bytes;  /* of both sums */
+    double gbps[GW_BENCH_FACTOR_OPS], times_memcpy[GW_BENCH_FACTOR_OPS]; /* without a residual */
+    double rel_l2_first, rel_l2_warm; /* of a call, and of one after some with the same input */
+} gw_bench_factors_t;
+
 /* What a codec's row says. Rates are GB/s (1e9 bytes) of input, NAN where the codec has no such
  * operation. */
 typedef struct gw_bench_row {
@@ -79,6 +88,7 @@ typedef struct gw_bench_row {
     bool within;       /* every element is inside the codec's declared bound; of a library: a
                           lossless one gives back the same bytes, a lossy one finite numbers */
     bool reduce_same;  /* one pass of reduce writes the bytes that its steps do */
+    gw_bench_factors_t factors;
 } gw_bench_row_t;
 
 /* Whether the codec has the operation: feedback may be missing or switched off, and few families
@@ -90,6 +100,10 @@ gw_status_t gw_bench_codec_run(gw_bench_codec_t *bench, gw_bench_op_t op);
 
 /* Rates: medians over `repeats` pairs, fewer (at least 3) where an operation is slow. */
 gw_status_t gw_bench_codec_time(gw_bench_codec_t *bench, int repeats, gw_bench_row_t *row);
+
+/* The factors of a codec that has them; clobbers out and residual. GW_ERR_NO_MEMORY. */
+gw_status_t gw_bench_codec_factors(const gw_bench_codec_t *bench, int repeats,
+                                   gw_bench_factors_t *out);
 
 /* Size and errors, in binary64 against the source. GW_ERR_NO_MEMORY, or what the codec returned. */
 gw_status_t gw_bench_codec_check(gw_bench_codec_t *bench, gw_bench_row_t *row);

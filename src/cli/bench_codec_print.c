@@ -81,6 +81,7 @@ void gw_bench_print_row(FILE *out, const gw_bench_codec_t *bench, const gw_bench
             library && library->lossy && row->within ? "-"
             : row->within && row->reduce_same        ? "yes"
                                                      : "NO");
+    gw_bench_print_factors(out, bench, &row->factors);
     fflush(out);
 }
 
@@ -120,6 +121,7 @@ void gw_bench_print_json(const gw_bench_codec_t *bench, const gw_bench_row_t *ro
            "\", \"elements\": %zu, \"data\": ",
            row->within ? "true" : "false", row->poisoned, row->frame_hash, bench->count);
     gw_json_string(stdout, data);
+    gw_bench_json_factors(bench, &row->factors);
     printf("}\n");
     fflush(stdout);
 }

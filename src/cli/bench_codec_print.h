@@ -20,4 +20,9 @@ void gw_bench_print_row(FILE *out, const gw_bench_codec_t *bench, const gw_bench
 void gw_bench_print_json(const gw_bench_codec_t *bench, const gw_bench_row_t *row,
                          const char *data);
 
+/* The line and the JSON member of a codec that sums factors; of others nothing, and null. */
+void gw_bench_print_factors(FILE *out, const gw_bench_codec_t *bench,
+                            const gw_bench_factors_t *factors);
+void gw_bench_json_factors(const gw_bench_codec_t *bench, const gw_bench_factors_t *factors);
+
 #endif

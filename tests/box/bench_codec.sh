@@ -101,6 +101,7 @@ tap 'all of them keep their bound' rows "all(r['within_bound'] and r['poisoned_b
 tap 'q4 sums and encodes in one pass' rows "all(r['reduce7_gbps'] > 0 for r in rows if r['codec'] == 'q4')"
 tap 'more bits, less error and more bytes' rows "(lambda q: all(a['rel_l2'] > b['rel_l2'] and a['wire_bytes'] < b['wire_bytes'] for a, b in zip(q, q[1:])))(sorted((r for r in rows if r['codec'] in ['q%d' % bits for bits in range(1, 9)]), key=lambda r: r['codec']))"
 tap 'feedback brings the mean of 8 steps nearer' rows "all(r['rel_l2_ef8'] < r['rel_l2'] for r in rows if r['rel_l2_ef8'] is not None)"
+tap 'a codec that sums factors shows its sums too, which begin to find directions' rows "[(r['codec'], r['factors']['rows'], r['factors']['rel_l2_warm'] < r['factors']['rel_l2_first']) for r in rows if r['factors']] == [('lowrank', 256, True)]"
 tap 'all is the default' try 0 "${quick[@]}" --json
 tap 'all is the default: every family, of normal data' rows "all({name.split(':')[0] for name in names.split()} & {r['codec'].split(':')[0] for r in rows} for names in $families) and rows[0]['data'] == 'normal'"
 

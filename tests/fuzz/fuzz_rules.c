@@ -26,7 +26,7 @@ static void check_matches(const gw__rules_t *rules)
 {
     static const char *const names[] = {NULL, "", "MPI_COMM_WORLD", "tp 3"};
     for (int i = 0; i < 64; i++) {
-        gw_call_t call = {GW_ALLREDUCE, i % 3, GW_SUM, (size_t)1 << i % 48, NULL, NULL};
+        gw_call_t call = {GW_ALLREDUCE, i % 3, GW_SUM, (size_t)1 << i % 48, NULL, NULL, 0};
         gw_comm_facts_t facts = {
             .size = 2 + i % 9, .order = (unsigned)i % 5, .name = names[i % 4], .slot = i % 6};
         const gw__rule_t *rule = gw__rules_match(rules, &call, &facts);

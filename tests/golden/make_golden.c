@@ -109,6 +109,11 @@ static const good_t goods[] = {
     {"ternary", "ternary", GW_F32, 1099, 512, false, PLAIN},
     {"ternary-extreme", "ternary:bucket=32,ef=on", GW_F32, 192, 0, false, EXTREME},
     {"ternary-poisoned-crc", "ternary:bucket=64", GW_BF16, 131, 0, true, POISONED},
+    {"lowrank", "lowrank", GW_F32, 1100, 65536, false, PLAIN},
+    {"lowrank-rank1-bf16-crc", "lowrank:rank=1", GW_BF16, 513, 0, true, PLAIN},
+    {"lowrank-extreme", "lowrank:rank=3", GW_F32, 1099, 0, false, EXTREME},
+    {"lowrank-poisoned", "lowrank:rank=2", GW_F16, 700, 0, false, POISONED},
+    {"lowrank-plain", "lowrank", GW_F32, 130, 0, false, POISONED},
 };
 
 /* A bad frame: `base` with byte `at` set to `value`; at < 0: cut to that many bytes less; or one
@@ -208,6 +213,13 @@ static const bad_t bads[] = {
     {"bad-nuqsgd-tail", "nuqsgd-b3", 48 + 4 * 28 + 4 + 16, 0x80, GW_ERR_FRAME_PAYLOAD},
     {"bad-ternary-scale", "ternary", 48 + 132 + 3, 0xFF, GW_ERR_FRAME_PAYLOAD},
     {"bad-ternary-tail", "ternary", 48 + 2 * 132 + 4 + 18, 0xC0, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lowrank-rank", "lowrank", 8, 33, GW_ERR_FRAME_HEADER},
+    {"bad-lowrank-rank-0", "lowrank", 8, 0, GW_ERR_FRAME_HEADER},
+    {"bad-lowrank-parameter", "lowrank", 9, 1, GW_ERR_FRAME_HEADER},
+    {"bad-lowrank-p", "lowrank", 48 + 3, 0x40, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lowrank-p-nan", "lowrank", 48 + 4 * 23 + 3, 0x7F, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lowrank-q", "lowrank", 48 + 4 * 4 * 23 + 3, 0x7F, GW_ERR_FRAME_PAYLOAD},
+    {"bad-lowrank-behind-poison", "lowrank-poisoned", 48 + 4, 1, GW_ERR_FRAME_PAYLOAD},
     {"bad-sign-tail", "sign", 48 + 2 * 70 + 14, 0xF0, GW_ERR_FRAME_PAYLOAD},
 };
 

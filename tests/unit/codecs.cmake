@@ -16,7 +16,9 @@ gw_unit_test(blockwise)
 gw_unit_test(sign)
 gw_unit_test(rotate)
 gw_unit_test(natural)
-gw_unit_test(contract SOURCES unit/contract.c unit/contract_data.c unit/made_codec.c)
+gw_unit_test(lowrank LABELS tsan)
+gw_unit_test(lowrank_faults)
+gw_unit_test(contract SOURCES unit/contract.c unit/contract_factors.c unit/contract_data.c unit/made_codec.c)
 
 # Writes golden frames that do not exist yet: make make_golden && build/bin/make_golden tests/golden
 add_executable(make_golden EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/golden/make_golden.c)

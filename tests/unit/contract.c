@@ -2,6 +2,8 @@
 /* The codec contract (include/gradwire/codec.h), one property after the other. */
 #include "contract.h"
 
+#include "contract_factors.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +11,40 @@
 
 #include "kernels.h"
 
-const char *const contract_properties[] = {
-    "sizes add up", "no space", "encodes", "size",     "source", "guard",   "decodes",
-    "bound",        "exact",    "finite",  "poison",   "spread", "counted", "residual",
-    "residual NaN", "added",    "reduced", "merged",   "half",   "tiers",   "refused",
-    "untouched",    "pieces",   "slice",   "position", NULL};
+const char *const contract_properties[] = {"sizes add up",
+                                           "no space",
+                                           "encodes",
+                                           "size",
+                                           "source",
+                                           "guard",
+                                           "decodes",
+                                           "bound",
+                                           "exact",
+                                           "finite",
+                                           "poison",
+                                           "spread",
+                                           "counted",
+                                           "residual",
+                                           "residual NaN",
+                                           "added",
+                                           "reduced",
+                                           "merged",
+                                           "half",
+                                           "tiers",
+                                           "refused",
+                                           "untouched",
+                                           "pieces",
+                                           "slice",
+                                           "position",
+                                           "factor sizes",
+                                           "factor guard",
+                                           "factor poison",
+                                           "factor replicas",
+                                           "factor residual",
+                                           "factor bound",
+                                           "factor finite",
+                                           "factor tiers",
+                                           NULL};
 
 /* What the checks share: the coder, its input, and what the tier ref made of it. */
 typedef struct check {
@@ -610,5 +641,7 @@ bool contract_check(const gw_coder_t *coder, const contract_data_t *data, contra
     }
     gw__kernels_select("best", NULL, 0);
     result_free(&ref);
+    if (right && c.family->factors)
+        right = contract_factors(coder, data, &report->property, report->text, sizeof report->text);
     return right;
 }

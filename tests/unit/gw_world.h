@@ -21,7 +21,7 @@ typedef struct gw_rank {
 
 typedef struct gw_world {
     int size;
-    const char *transport;        /* "loopback" or "ucx" */
+    const char *transport;        /* "loopback", "ucx", or "fault" over the loopback */
     const gw_setting_t *settings; /* of every rank */
     size_t setting_count;
     const gw_setting_t *odd; /* one more setting, of rank odd_rank only; NULL: none */
@@ -52,7 +52,7 @@ static inline void *gw__world_main(void *pointer)
     ck_assert_int_eq(gw_context_create(settings, n, &rank.context, world->why[self->rank], 512),
                      GW_OK);
     gw_loopback_rank_t oob = {world->loopback, self->rank};
-    bool loopback = strcmp(world->transport, "loopback") == 0;
+    bool loopback = strcmp(world->transport, "ucx") != 0;
     gw_comm_params_t params = {.rank = self->rank,
                                .size = world->size,
                                .allgather = gw_loopback_allgather,

@@ -9,6 +9,7 @@
 #include "kernel_bodies_float.h"
 #include "kernel_bodies_lossless.h"
 #include "kernel_bodies_natural.h"
+#include "kernel_bodies_lowrank.h"
 #include "kernel_bodies_rotate.h"
 #include "kernel_bodies_sign.h"
 #include "kernel_bodies_topk.h"
@@ -490,6 +491,7 @@ const kernel_body_t kernel_bodies[] = {
     KERNEL_BODIES_SIGN,
     KERNEL_BODIES_ROTATE,
     KERNEL_BODIES_NATURAL,
+    KERNEL_BODIES_LOWRANK,
     {"topk.fold", draw_plain, topk_prepare_fold, topk_run_fold, topk_fold, 600, plain},
     {"topk.correct", draw_plain, topk_prepare_correct, topk_run_correct, topk_correct, 600, plain},
     {"topk.count", draw_plain, topk_prepare_count, topk_run_count, topk_count, 600, plain},

@@ -9,7 +9,7 @@
 /* One call for every letter. */
 static long next(gw_call_order_t *order, char kind)
 {
-    gw_call_t call = {GW_ALLREDUCE, GW_F32, GW_SUM, (size_t)kind, NULL, NULL};
+    gw_call_t call = {GW_ALLREDUCE, GW_F32, GW_SUM, (size_t)kind, NULL, NULL, 0};
     return gw_call_order_next(order, &call);
 }
 
@@ -47,10 +47,10 @@ END_TEST
 
 START_TEST(what_makes_a_kind)
 {
-    static const gw_call_t calls[] = {{GW_ALLREDUCE, GW_F32, GW_SUM, 10, NULL, NULL},
-                                      {GW_ALLREDUCE, GW_F16, GW_SUM, 10, NULL, NULL},
-                                      {GW_ALLREDUCE, GW_F32, GW_AVG, 10, NULL, NULL},
-                                      {GW_ALLREDUCE, GW_F32, GW_SUM, 11, NULL, NULL}};
+    static const gw_call_t calls[] = {{GW_ALLREDUCE, GW_F32, GW_SUM, 10, NULL, NULL, 0},
+                                      {GW_ALLREDUCE, GW_F16, GW_SUM, 10, NULL, NULL, 0},
+                                      {GW_ALLREDUCE, GW_F32, GW_AVG, 10, NULL, NULL, 0},
+                                      {GW_ALLREDUCE, GW_F32, GW_SUM, 11, NULL, NULL, 0}};
     gw_call_order_t *order = create();
     char memory[64];
     for (int i = 0; i < 40; i++) {

@@ -167,6 +167,14 @@ typedef enum fault {
     WRITES,
     FIRST_BYTES,
     FIRST_VALUES,
+    FACTOR_SIZES, /* from here on of a family that sums factors */
+    FACTOR_OUTSIDE,
+    FACTOR_UNSEEN,
+    FACTOR_ALONE,
+    FACTOR_GROWS,
+    FACTOR_COARSE,
+    FACTOR_INFINITE,
+    FACTOR_TIER,
 } fault_t;
 
 static fault_t fault; /* of the family below */
@@ -199,6 +207,14 @@ static const struct {
     {WRITES, "untouched", "normal"},
     {FIRST_BYTES, "pieces", "normal"},
     {FIRST_VALUES, "slice", "normal"},
+    {FACTOR_SIZES, "factor sizes", "normal"},
+    {FACTOR_OUTSIDE, "factor guard", "normal"},
+    {FACTOR_UNSEEN, "factor poison", "few not finite"},
+    {FACTOR_ALONE, "factor replicas", "normal"},
+    {FACTOR_GROWS, "factor residual", "normal"},
+    {FACTOR_COARSE, "factor bound", "normal"},
+    {FACTOR_INFINITE, "factor finite", "FLT_MAX"},
+    {FACTOR_TIER, "factor tiers", "normal"},
 };
 enum { WRONG = sizeof wrong / sizeof *wrong };
 
@@ -302,6 +318,67 @@ static gw_status_t wrong_merge(const gw_coder_t *coder, gw_merge_t *io)
     return GW_OK;
 }
 
+/* lowrank's sums, with a fault. A rank without warm state is another one than the others. */
+static bool wrong_sizes(const gw_coder_t *coder, gw_dtype_t dtype, size_t count, size_t rows,
+                        gw_factor_sizes_t *out)
+{
+    gw_coder_t lowrank;
+    gw_coder_parse("lowrank", &lowrank, NULL, 0);
+    bool gains = lowrank.family->factors->sizes(&lowrank, dtype, count, rows, out);
+    out->rows -= fault == FACTOR_SIZES;
+    return gains;
+}
+
+static void wrong_project(const gw_coder_t *coder, gw_factors_t *io)
+{
+    gw_coder_t lowrank;
+    gw_coder_parse("lowrank", &lowrank, NULL, 0);
+    lowrank.family->factors->project(&lowrank, io);
+    if (fault == FACTOR_OUTSIDE)
+        io->first[-1] += 1.0f;
+}
+
+static bool wrong_factor(const gw_coder_t *coder, gw_factors_t *io)
+{
+    gw_coder_t lowrank;
+    gw_coder_parse("lowrank", &lowrank, NULL, 0);
+    return lowrank.family->factors->factor(&lowrank, io) || fault == FACTOR_UNSEEN;
+}
+
+static void wrong_expand(const gw_coder_t *coder, gw_factors_t *io)
+{
+    gw_coder_t lowrank;
+    float *y = io->dst;
+    gw_coder_parse("lowrank", &lowrank, NULL, 0);
+    lowrank.family->factors->expand(&lowrank, io);
+    if (fault == FACTOR_ALONE && !io->warm)
+        y[1] += 1.0f;
+    if (fault == FACTOR_GROWS && io->residual)
+        io->residual[3] += 1000.0f;
+    if (fault == FACTOR_COARSE)
+        y[2] += 1000.0f;
+    if (fault == FACTOR_INFINITE)
+        y[2] = INFINITY;
+    if (fault == FACTOR_TIER && strcmp(gw__kernels_tier(), "ref") != 0)
+        y[2] += 0.001f;
+}
+
+static void wrong_factor_bound(const gw_coder_t *coder, const float *x, size_t count, size_t rows,
+                               float *bound)
+{
+    gw_coder_t lowrank;
+    gw_coder_parse("lowrank", &lowrank, NULL, 0);
+    lowrank.family->factors->error_bound(&lowrank, x, count, rows, bound);
+}
+
+static const gw_factor_ops_t wrong_ops = {
+    .sizes = wrong_sizes,
+    .project = wrong_project,
+    .factor = wrong_factor,
+    .expand = wrong_expand,
+    .error_bound = wrong_factor_bound,
+};
+
 /* The family from outside under another name, with one fault at a time. */
 static gw_codec_t *wrong_family(void)
 {
@@ -338,6 +415,7 @@ static const char *verdict(gw_codec_t *family, fault_t what, const char *fill, g
         family->flags &= ~(unsigned)GW_CODEC_LOSSY;
     family->reduce = what == SUMS ? wrong_reduce : NULL;
     family->merge = what == MERGES ? wrong_merge : NULL;
+    family->factors = &wrong_ops;
     contract_check(&coder, &data, &report);
     family->flags = made_codec.flags;
     fault = NOTHING_WRONG;

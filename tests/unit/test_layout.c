@@ -494,14 +494,14 @@ START_TEST(a_split_has_a_part_for_each_codec)
     check_covers(split);
     ck_assert_uint_eq(split->parts, 3);
     ck_assert_str_eq(split->part[0].coder.spec, "q8");
-    ck_assert_uint_eq(split->part[0].coder.rows, 200); /* it is one matrix, and alone */
-    ck_assert(split->part[1].exact && split->part[1].coder.rows == 0);
+    ck_assert_uint_eq(split->part[0].rows, 200); /* it is one matrix, and alone */
+    ck_assert(split->part[1].exact && split->part[1].rows == 0);
     ck_assert_uint_eq(split->part[1].count, 300 + 2000 + 900);
     ck_assert_uint_eq(split->part[1].stretches, 2); /* bias and small lie side by side */
     ck_assert_uint_eq(split->part[1].tensors, 3);
     ck_assert_str_eq(split->part[2].coder.spec, "q4");
     ck_assert_uint_eq(split->part[2].count, 30000 + 6800); /* with what no tensor describes */
-    ck_assert_uint_eq(split->part[2].coder.rows, 0);
+    ck_assert_uint_eq(split->part[2].rows, 0);
     ck_assert_uint_eq(split->residual_floats, 60000 + 36800);
     ck_assert(split->part[0].residual == 0 && split->part[2].residual == 60000);
     /* The same split has the same digest; another type, rule or codec has another one. */

@@ -16,7 +16,7 @@ static gw_context_t *create(const char *name, const char *value)
     return context;
 }
 
-static const gw_call_t good = {GW_ALLREDUCE, GW_F32, GW_SUM, 1 << 20, NULL, NULL};
+static const gw_call_t good = {GW_ALLREDUCE, GW_F32, GW_SUM, 1 << 20, NULL, NULL, 0};
 static const gw_comm_facts_t four = {.size = 4};
 
 static gw_reason_t reason(const gw_context_t *context, gw_call_t call, gw_comm_facts_t facts)
@@ -71,7 +71,7 @@ START_TEST(each_reason_is_given)
         {GW_F32, GW_SUM, 5, {.size = 2, .mismatch = true}, GW_REASON_TOO_SMALL},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        gw_call_t call = {GW_ALLREDUCE, table[i].dtype, table[i].op, table[i].count, NULL, NULL};
+        gw_call_t call = {GW_ALLREDUCE, table[i].dtype, table[i].op, table[i].count, NULL, NULL, 0};
         gw_reason_t got = reason(context, call, table[i].facts);
         ck_assert_msg(got == table[i].reason, "row %zu: %s, not %s", i, gw_reason_name(got),
                       gw_reason_name(table[i].reason));
@@ -109,9 +109,9 @@ START_TEST(addresses_do_not_matter)
     gw_context_t *context = create("GRADWIRE_CODEC", "q4");
     uint64_t state = 1;
     for (int i = 0; i < 2000; i++) {
-        gw_call_t call = {GW_ALLREDUCE, GW_F32,
-                          GW_SUM,       gw_test_random(&state) >> (gw_test_random(&state) % 64),
-                          NULL,         NULL};
+        gw_call_t call = {
+            GW_ALLREDUCE, GW_F32, GW_SUM, gw_test_random(&state) >> (gw_test_random(&state) % 64),
+            NULL,         NULL,   0};
         gw_comm_facts_t facts = {.size = 1 + (int)(gw_test_random(&state) % 9)};
         gw_decision_t a = gw_decide(context, &call, &facts);
         call.send = (const void *)(uintptr_t)gw_test_random(&state);

@@ -258,7 +258,7 @@ START_TEST(the_first_rule_that_matches_decides)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         gw_context_t *context = context_with(table[i].rules);
-        gw_call_t call = {GW_ALLREDUCE, table[i].dtype, GW_SUM, table[i].count, NULL, NULL};
+        gw_call_t call = {GW_ALLREDUCE, table[i].dtype, GW_SUM, table[i].count, NULL, NULL, 0};
         gw_decision_t d = gw_decide(context, &call, &table[i].facts);
         char result[GW_CODEC_SPEC_MAX], line[256], tail[64] = "";
         if (d.compress)

@@ -58,6 +58,7 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__sign_avx512_fill(&table->sign);
         gw__rotate_avx512_fill(&table->rotate);
         gw__natural_avx512_fill(&table->natural);
+        gw__lowrank_avx512_fill(&table->lowrank);
     } else {
         gw__quant_avx2_fill(&table->quant);
         gw__quant_reduce_avx2_fill(&table->quant);
@@ -71,6 +72,7 @@ static void fill(const char *tier, gw_kernels_t *table)
         gw__sign_avx2_fill(&table->sign);
         gw__rotate_avx2_fill(&table->rotate);
         gw__natural_avx2_fill(&table->natural);
+        gw__lowrank_avx2_fill(&table->lowrank);
     }
     table->tier = tier;
 }
