@@ -8,19 +8,9 @@
 
 /* In order of id. */
 static const gw_codec_t *const built_in[] = {
-    &gw__codec_raw,
-    &gw__codec_quant,
-    &gw__codec_cast,
-    &gw__codec_fp8,
-    &gw__codec_fp4,
-    &gw__codec_sign,
-    &gw__codec_rotate,
-    &gw__codec_natural,
-    &gw__codec_topk,
-    &gw__codec_randomk,
-    &gw__codec_block,
-    &gw__codec_lowrank,
-    &gw__codec_lossless,
+    &gw__codec_raw,   &gw__codec_quant,   &gw__codec_cast,     &gw__codec_fp8,  &gw__codec_fp4,
+    &gw__codec_sign,  &gw__codec_rotate,  &gw__codec_natural,  &gw__codec_topk, &gw__codec_randomk,
+    &gw__codec_block, &gw__codec_lowrank, &gw__codec_lossless,
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, EXTERNAL = 16 };
 

@@ -373,7 +373,8 @@ const gw_codec_t gw__codec_lowrank = {
     .family = "lowrank",
     .names = "lowrank",
     .summary = "two thin factors of the gradient as a matrix, summed (PowerSGD)",
-    .flags = GW_CODEC_LOSSY | GW_CODEC_FIXED | GW_CODEC_FEEDBACK | GW_CODEC_MATRIX | GW_CODEC_FACTORS,
+    .flags =
+        GW_CODEC_LOSSY | GW_CODEC_FIXED | GW_CODEC_FEEDBACK | GW_CODEC_MATRIX | GW_CODEC_FACTORS,
     .params = params,
     .match = match,
     .name = put_name,

@@ -98,7 +98,8 @@ static const gw_coder_t *codec_of(const gw_context_t *context, const gw__rule_t 
     return (rule && rule->exclude) || coder->family->id == 0 ? NULL : coder;
 }
 
-/* Whether a codec makes a tensor (NULL: elements of none) smaller; all do that are not for matrices.
+/* Whether a codec makes a tensor (NULL: elements of none) smaller; all do that are not for
+ * matrices.
  */
 static bool gains_on(const gw_coder_t *coder, const gw_call_t *call, const gw_tensor_t *tensor)
 {

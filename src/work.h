@@ -20,11 +20,11 @@ struct gw_work {
     const gw__split_t *split; /* the call goes in parts; NULL: as a whole */
     uint64_t part; /* not 0: this is no call of the application's but a part of one, and this is its
                       key for state that is kept from call to call; it is not counted, */
-    float *residual;  /* and finds its residual here, or NULL */
-    gw_coder_t coder; /* in force in this call, where a schedule changes it */
+    float *residual;            /* and finds its residual here, or NULL */
+    gw_coder_t coder;           /* in force in this call, where a schedule changes it */
     const gw_coder_t *factored; /* of a call whose factors are summed; NULL: elements are */
-    int slot;         /* of its residual, -1: none */
-    bool runs;        /* the engine has it */
+    int slot;                   /* of its residual, -1: none */
+    bool runs;                  /* the engine has it */
     gw_status_t status;
     atomic_bool over; /* status is final and the communicator does not touch this any more */
     gw_work_t *next, *next_posted;

@@ -91,16 +91,14 @@ size_t gw__fp8_ref_encode(const gw_float_spec_t *spec, const float *src, float *
 bool gw__fp8_ref_valid(const gw_float_spec_t *spec, const uint8_t *payload, size_t count);
 void gw__fp8_ref_store(const gw_float_spec_t *spec, const uint8_t *payload, size_t count,
                        float *dst);
-void gw__fp8_ref_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t count,
-                     float *dst);
+void gw__fp8_ref_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t count, float *dst);
 
 size_t gw__fp4_ref_encode(const gw_float_spec_t *spec, const float *src, float *residual,
                           size_t count, uint8_t *dst);
 bool gw__fp4_ref_valid(const gw_float_spec_t *spec, const uint8_t *payload, size_t count);
 void gw__fp4_ref_store(const gw_float_spec_t *spec, const uint8_t *payload, size_t count,
                        float *dst);
-void gw__fp4_ref_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t count,
-                     float *dst);
+void gw__fp4_ref_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t count, float *dst);
 
 size_t gw__lossless_ref_encode(gw_dtype_t dtype, const void *src, size_t count, uint8_t *dst);
 bool gw__lossless_ref_valid(gw_dtype_t dtype, const uint8_t *blocks, size_t length, size_t count);

@@ -227,7 +227,7 @@ INLINE void decode_levels(const uint8_t *src, size_t n, float *dst, unsigned bit
     src += 4;
     for (size_t i = 0; i < n; i += 32, src += 4 * bits) {
         const uint8_t *at = src;
-        prefetch(dst + i);
+        prefetch(dst + i, 32 * sizeof *dst);
         if (over_reads(bits) && i + 32 == n)
             at = memcpy(end, src, 4 * bits);
         for (unsigned k = 0; k < 4; k += 2)
@@ -255,7 +255,7 @@ INLINE void decode_powers(const uint8_t *src, size_t n, float *dst, bool add)
     __m256 unordered = _mm256_setzero_ps();
     for (size_t i = 0; i < n; i += 32) {
         __m256i signs = _mm256_set1_epi32((int)gw__load32(src + n + i / 8));
-        prefetch(dst + i);
+        prefetch(dst + i, 32 * sizeof *dst);
         for (int k = 0; k < 4; k += 2)
             put(dst + i + 8 * k, power_value(src + i + 8 * k, signs, k),
                 power_value(src + i + 8 * k + 8, signs, k + 1), &unordered, add);

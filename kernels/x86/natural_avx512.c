@@ -211,7 +211,7 @@ INLINE void decode_levels(const uint8_t *src, size_t n, float *dst, unsigned bit
     src += 4;
     for (size_t i = 0; i < n; i += 32, src += 4 * bits) {
         const uint8_t *at = src;
-        prefetch(dst + i);
+        prefetch(dst + i, 32 * sizeof *dst);
         if (over_reads(bits) && i + 32 == n)
             at = memcpy(end, src, 4 * bits);
         __m512 a = value_of(&plan, take(at, bits), bits);
@@ -237,7 +237,7 @@ INLINE void decode_powers(const uint8_t *src, size_t n, float *dst, bool add)
     __mmask16 unordered = 0;
     for (size_t i = 0; i < n; i += 32) {
         uint32_t signs = gw__load32(src + n + i / 8);
-        prefetch(dst + i);
+        prefetch(dst + i, 32 * sizeof *dst);
         __m512 a = power_value(src + i, signs), b = power_value(src + i + 16, signs >> 16);
         put(dst + i, a, b, &unordered, add);
     }

@@ -6,6 +6,7 @@
 #include "fpmode.h"
 #include "natural_levels.h"
 #include "ref.h"
+#include "stream.h"
 
 /*
  * Whole buckets are done by the tier; tails, and buckets whose scale is not ordinary, go to the
@@ -50,24 +51,10 @@ INLINE void decode_powers(const uint8_t *src, size_t n, float *dst, bool add);
 /* ---- Prefetching --------------------------------------------------------------------------------
  */
 
-/* Bytes from the place in work to the place prefetched, into the second level: the first has too
- * few misses in flight for a stream. */
-#define AHEAD 16384
-
-/* For 32 elements that are read, or written, soon. Also where they are only stored: a line is read
- * before it is changed. */
-INLINE void prefetch(const float *at)
-{
-    _mm_prefetch((const char *)at + AHEAD, _MM_HINT_T1);
-    _mm_prefetch((const char *)at + AHEAD + 64, _MM_HINT_T1);
-}
-
 /* While a bucket is coded, which takes longer than its sums: memory is read without a pause. */
 INLINE void prefetch_input(const job_t *job, size_t i, bool ef)
 {
-    prefetch(job->src + i);
-    if (ef)
-        prefetch(job->residual + i);
+    prefetch_floats(job->src, job->residual, i, 32, ef);
 }
 
 /* ---- Encoding -----------------------------------------------------------------------------------
@@ -207,14 +194,6 @@ static size_t encode(const gw_natural_spec_t *spec, const float *src, float *res
 
 /* ---- Decoding -----------------------------------------------------------------------------------
  */
-
-/* NaN in dst keeps no payload: the sum of a bucket is cleaned when one was seen. */
-static void clean_nan(float *dst, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (dst[i] != dst[i])
-            dst[i] = gw__float_of(GW_NAN_BITS);
-}
 
 INLINE void decode_buckets(const gw_natural_spec_t *spec, const uint8_t *payload, size_t buckets,
                            float *dst, unsigned bits, bool add)

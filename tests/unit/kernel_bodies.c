@@ -486,9 +486,7 @@ const kernel_body_t kernel_bodies[] = {
     {"sum.scale", draw_plain, prepare_sum, run_sum_scale, sum_scale, 400, plain},
     {"raw.encode", draw_plain, prepare_raw_encode, run_raw_encode, NULL, 300, plain},
     {"raw.reduce", draw_plain, prepare_raw, run_raw_reduce, NULL, 300, plain},
-    KERNEL_BODIES_FLOAT
-    KERNEL_BODIES_LOSSLESS
-    KERNEL_BODIES_SIGN,
+    KERNEL_BODIES_FLOAT KERNEL_BODIES_LOSSLESS KERNEL_BODIES_SIGN,
     KERNEL_BODIES_ROTATE,
     KERNEL_BODIES_NATURAL,
     KERNEL_BODIES_LOWRANK,
