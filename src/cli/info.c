@@ -26,7 +26,7 @@ static void print_rules(const gw_context_t *context)
 /* The call of a layout that its choices are shown for; rules may say otherwise of others. */
 static gw_call_t call_of(const gw_layout_t *layout)
 {
-    return (gw_call_t){GW_ALLREDUCE, GW_F32, GW_SUM, gw_layout_elements(layout), NULL, NULL};
+    return (gw_call_t){GW_ALLREDUCE, GW_F32, GW_SUM, gw_layout_elements(layout), NULL, NULL, 0};
 }
 
 static void print_tensors(const gw_context_t *context, const gw_layout_t *layout, long slot)

@@ -37,7 +37,7 @@ static void check_splits(const gw_context_t *context, const gw__layouts_t *layou
     for (int i = 0; i < layouts->count && i < 8; i++) {
         const gw__layout_entry_t *entry = &layouts->entry[i];
         const gw_layout_t *layout = entry->layout;
-        gw_call_t call = {GW_ALLREDUCE, i % 3, GW_SUM, gw_layout_elements(layout), NULL, NULL};
+        gw_call_t call = {GW_ALLREDUCE, i % 3, GW_SUM, gw_layout_elements(layout), NULL, NULL, 0};
         gw_comm_facts_t facts = {.size = 2 + i, .slot = entry->slot};
         size_t covered = 0;
         fuzz_require(gw__layouts_find(layouts, call.count, facts.slot) == layout);

@@ -326,7 +326,7 @@ static gw_context_t *context_with(const char *rules, const char *codec)
     return context;
 }
 
-static const gw_call_t call_of_model = {GW_ALLREDUCE, GW_F32, GW_SUM, 100000, NULL, NULL};
+static const gw_call_t call_of_model = {GW_ALLREDUCE, GW_F32, GW_SUM, 100000, NULL, NULL, 0};
 
 static const struct {
     const char *rules, *codec;
@@ -454,7 +454,7 @@ static gw__split_t *split_of(gw_context_t *context, const gw_layout_t *layout, g
 {
     static gw_coder_t raw;
     gw_comm_facts_t facts = {.size = size};
-    gw_call_t call = {GW_ALLREDUCE, dtype, GW_SUM, gw_layout_elements(layout), NULL, NULL};
+    gw_call_t call = {GW_ALLREDUCE, dtype, GW_SUM, gw_layout_elements(layout), NULL, NULL, 0};
     raw = gw_test_coder("raw");
     gw__split_t *split = gw__split_make(context, layout, &call, &facts, &raw);
     ck_assert_ptr_nonnull(split);

@@ -372,7 +372,7 @@ static void refused_body(gw_rank_t *rank)
         }
     /* By the settings: 16 bits are split as by auto, and every call is served. */
     for (gw_dtype_t dtype = GW_F32; dtype <= GW_BF16; dtype++) {
-        gw_call_t call = {GW_ALLREDUCE, dtype, GW_SUM, 100, NULL, x};
+        gw_call_t call = {GW_ALLREDUCE, dtype, GW_SUM, 100, NULL, x, 0};
         gw_comm_facts_t facts = {.size = rank->size};
         gw_plan_kind_t plan = gw_decide(rank->context, &call, &facts).plan;
         ck_assert_int_eq(plan, dtype == GW_F32 ? GW_PLAN_RING : GW_PLAN_GATHER);
