@@ -63,7 +63,8 @@ GW_API gw_status_t gw_allreduce(gw_comm_t *comm, const void *send, void *recv, s
                                 gw_dtype_t dtype, gw_op_t op);
 
 /* The same, with codec and plan given: for those who asked gw_decide() with facts of their own, for
- * benchmarks and tests. All ranks give the same. */
+ * benchmarks and tests. All ranks give the same. GW_ERR_UNSUPPORTED also for GW_PLAN_RING and
+ * GW_PLAN_TREE with a codec whose payloads of this dtype cannot be summed without decoding. */
 struct gw_coder;
 GW_API gw_status_t gw_allreduce_with(gw_comm_t *comm, const struct gw_coder *coder,
                                      gw_plan_kind_t plan, const void *send, void *recv,
