@@ -224,6 +224,13 @@ static void pass_by(const gw_comm_t *comm, gw_decision_t *decision)
         .reason = GW_REASON_TOO_SMALL, .plan = decision->plan, .coder = &comm->engine.raw};
 }
 
+/* A call with a layout goes in parts. */
+static gw_status_t divide(gw_work_t *work, const gw_comm_facts_t *facts)
+{
+    gw_status_t status = gw__parts_prepare(work, facts);
+    return status == GW_OK ? GW_OK : turn_down(work->comm, &work->call, status);
+}
+
 /* Checks a call and decides on it, unless its caller has; `given`: the facts that he did it with,
  * or NULL. With an error nothing is to be done any more. */
 static gw_status_t prepare(gw_work_t *work, const gw_comm_facts_t *given)
@@ -244,7 +251,7 @@ static gw_status_t prepare(gw_work_t *work, const gw_comm_facts_t *given)
                 work->call.count == 0 ? GW_REASON_ZERO_COUNT : GW_REASON_SINGLE_RANK;
         else if (!gw__policy_gains(work->decision.coder, &work->call))
             pass_by(comm, &work->decision);
-        return gw__parts_prepare(work, given);
+        return divide(work, given);
     }
     gw_comm_facts_t facts = {.size = comm->size,
                              .order = comm->id,
@@ -253,7 +260,7 @@ static gw_status_t prepare(gw_work_t *work, const gw_comm_facts_t *given)
     work->decision = gw__parts_decide(comm, &work->call, &facts);
     if (!work->decision.compress)
         work->decision.coder = &comm->engine.raw;
-    return gw__parts_prepare(work, &facts);
+    return divide(work, &facts);
 }
 
 static gw_status_t all_reduce(gw_work_t *work, const gw_comm_facts_t *facts)
