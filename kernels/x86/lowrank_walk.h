@@ -228,24 +228,38 @@ INLINE void expand_block(const walk_t *w, const float *p, const float *q, float 
         expand_step(w, j, w->n - j, factor, q, dst, rows, columns, kind, false);
 }
 
-/* Any number of columns, one row. */
-INLINE void expand_many_step(const walk_t *w, size_t j, size_t left, const float *p, const float *q,
-                             float *dst, expand_t kind, bool whole)
+/* Any number of columns; p row by row. */
+INLINE void expand_many_step(const walk_t *w, size_t j, size_t left,
+                             const float p[ROWS][GW_LOWRANK_MAX], const float *q, float *dst,
+                             expand_t kind, size_t rows, bool whole)
 {
-    wide_t y = wide_times(take(q + j, left, whole), one_of(p[0]));
-    for (size_t k = 1; k < w->m->rank; k++)
-        y = wide_add(
-            y, wide_times(take(q + k * w->m->cols + j, left, whole), one_of(p[k * w->m->stride])));
-    finish(w, y, dst, j, left, kind, whole);
+    wide_t y[ROWS], column = take(q + j, left, whole);
+#pragma GCC unroll 8
+    for (size_t r = 0; r < rows; r++)
+        y[r] = wide_times(column, one_of(p[r][0]));
+    for (size_t k = 1; k < w->m->rank; k++) {
+        column = take(q + k * w->m->cols + j, left, whole);
+#pragma GCC unroll 8
+        for (size_t r = 0; r < rows; r++)
+            y[r] = wide_add(y[r], wide_times(column, one_of(p[r][k])));
+    }
+#pragma GCC unroll 8
+    for (size_t r = 0; r < rows; r++)
+        finish(w, y[r], dst, r * w->m->cols + j, left, kind, whole);
 }
 
-INLINE void expand_many(const walk_t *w, const float *p, const float *q, float *dst, expand_t kind)
+INLINE void expand_many(const walk_t *w, const float *p, const float *q, float *dst, expand_t kind,
+                        size_t rows)
 {
+    float row[ROWS][GW_LOWRANK_MAX];
     size_t j = 0;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t k = 0; k < w->m->rank; k++)
+            row[r][k] = p[k * w->m->stride + r];
     for (; j + LANES <= w->n; j += LANES)
-        expand_many_step(w, j, LANES, p, q, dst, kind, true);
+        expand_many_step(w, j, LANES, row, q, dst, kind, rows, true);
     if (j < w->n)
-        expand_many_step(w, j, w->n - j, p, q, dst, kind, false);
+        expand_many_step(w, j, w->n - j, row, q, dst, kind, rows, false);
 }
 
 /* ---- All rows -----------------------------------------------------------------------------------
@@ -333,11 +347,12 @@ INLINE void expand_all(const gw_lowrank_panel_t *m, const float *p, const float 
     for (size_t i = 0, rows; i < m->rows; i += rows) {
         rows = rows_at(m, i, &w.n);
         float *to = dst + i * m->cols;
-        if (m->rank > COLUMNS)
-            rows = 1;
         begin_rows(&w, src, NULL, i);
         if (m->rank > COLUMNS) {
-            expand_many(&w, p + i, q, to, kind);
+            if (rows == ROWS)
+                expand_many(&w, p + i, q, to, kind, ROWS);
+            else
+                expand_many(&w, p + i, q, to, kind, 1);
             continue;
         }
         EACH_SIZE(expand_block, rows, m->rank, &w, p + i, q, to, kind);

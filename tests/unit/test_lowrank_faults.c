@@ -5,6 +5,7 @@
  */
 #include "gw_world.h"
 
+#include "comm_internal.h"
 #include "gw_bound.h"
 
 enum { RANKS = 3, COUNT = 40000, CALLS = 12 };
@@ -13,7 +14,9 @@ enum { RANKS = 3, COUNT = 40000, CALLS = 12 };
 typedef struct seen {
     gw_status_t status[RANKS], again[RANKS];
     int named[RANKS], calls[RANKS];
+    char error[RANKS][256];
     gw_stats_t stats[RANKS];
+    pthread_barrier_t *leaving; /* who closes its link at once is itself taken for dead */
 } seen_t;
 
 static void body(gw_rank_t *rank)
@@ -29,15 +32,18 @@ static void body(gw_rank_t *rank)
             gw_allreduce_with(rank->comm, &coder, GW_PLAN_DIRECT, NULL, x, COUNT, GW_F32, GW_SUM);
     }
     seen->named[r] = gw_comm_failed_rank(rank->comm);
+    snprintf(seen->error[r], sizeof seen->error[r], "%s", gw_comm_error(rank->comm));
     seen->again[r] =
         gw_allreduce_with(rank->comm, &coder, GW_PLAN_DIRECT, NULL, x, COUNT, GW_F32, GW_SUM);
     gw_comm_stats(rank->comm, &seen->stats[r]);
+    pthread_barrier_wait(seen->leaving);
     free(x);
 }
 
 static seen_t run(const char *fault)
 {
-    seen_t seen = {.calls = {0}};
+    pthread_barrier_t leaving;
+    seen_t seen = {.leaving = &leaving};
     gw_setting_t settings[] = {{"GRADWIRE_LOG", "off"},
                                {"GRADWIRE_MIN_BYTES", "0"},
                                {"GRADWIRE_TIMEOUT", "1"},
@@ -49,7 +55,9 @@ static seen_t run(const char *fault)
                         .setting_count = sizeof settings / sizeof *settings,
                         .body = body,
                         .arg = &seen};
+    pthread_barrier_init(&leaving, NULL, RANKS);
     gw_world_run(&world);
+    pthread_barrier_destroy(&leaving);
     for (int r = 0; r < RANKS; r++)
         ck_assert_msg(world.created[r] == GW_OK, "%s", world.why[r]);
     return seen;
@@ -60,8 +68,9 @@ static void check(const seen_t *seen, const char *fault)
     for (int r = 0; r < RANKS; r++) {
         if (r == 1)
             continue;
-        gw_check(seen->status[r] != GW_OK && seen->named[r] == 1, "%s: rank %d has %s, blames %d",
-                 fault, r, gw_status_text(seen->status[r]), seen->named[r]);
+        gw_check(seen->status[r] != GW_OK && seen->named[r] == 1,
+                 "%s: rank %d has %s, blames %d: %s", fault, r, gw_status_text(seen->status[r]),
+                 seen->named[r], seen->error[r]);
         gw_check(seen->again[r] == seen->status[r], "%s: the error of rank %d does not stay", fault,
                  r);
         gw_check(seen->stats[r].errors == 1 && seen->stats[r].residual_resets == 1,
@@ -99,6 +108,52 @@ START_TEST(damaged_sums_are_refused)
 }
 END_TEST
 
+/* Rank 1 asks for more memory than there is: it gives up, and the others are told. */
+static void body_without_memory(gw_rank_t *rank)
+{
+    seen_t *seen = rank->arg;
+    gw_coder_t coder = gw_test_coder("lowrank");
+    float *x = calloc(COUNT, sizeof *x);
+    int r = rank->rank;
+    if (r == 1) {
+        gw_factor_sizes_t sizes = {.first = 1000, .second = 1000, .scratch = SIZE_MAX / 16};
+        gw_work_t work = {.comm = rank->comm,
+                          .call = {.count = COUNT},
+                          .decision = {.plan = GW_PLAN_DIRECT},
+                          .job = {.coder = &coder,
+                                  .send = x,
+                                  .recv = x,
+                                  .dtype = GW_F32,
+                                  .number = rank->comm->calls++}};
+        gw__factors_begin(&work, &sizes, NULL);
+        seen->status[r] = gw__factors_step(&work);
+    } else {
+        seen->status[r] =
+            gw_allreduce_with(rank->comm, &coder, GW_PLAN_DIRECT, NULL, x, COUNT, GW_F32, GW_SUM);
+        seen->named[r] = gw_comm_failed_rank(rank->comm);
+    }
+    free(x);
+}
+
+START_TEST(without_memory_all_are_told)
+{
+    seen_t seen = {.calls = {0}};
+    gw_setting_t settings[] = {{"GRADWIRE_LOG", "off"}, {"GRADWIRE_TIMEOUT", "5"}};
+    gw_world_t world = {.size = RANKS,
+                        .transport = "loopback",
+                        .settings = settings,
+                        .setting_count = 2,
+                        .body = body_without_memory,
+                        .arg = &seen};
+    gw_world_run(&world);
+    ck_assert_int_eq(seen.status[1], GW_ERR_NO_MEMORY);
+    for (int r = 0; r < RANKS; r += 2) {
+        ck_assert_int_eq(seen.status[r], GW_ERR_PEER_FAILED);
+        ck_assert_int_eq(seen.named[r], 1);
+    }
+}
+END_TEST
+
 START_TEST(order_and_copies_do_not_matter)
 {
     seen_t seen = run("over=loopback,seed=5,reorder=0.5,delay=2ms:0.1,duplicate=0.3");
@@ -114,6 +169,7 @@ int main(void)
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, a_peer_that_dies_is_named_wherever_it_is);
     tcase_add_test(tc, damaged_sums_are_refused);
+    tcase_add_test(tc, without_memory_all_are_told);
     tcase_add_test(tc, order_and_copies_do_not_matter);
     suite_add_tcase(suite, tc);
     return gw_test_main(suite);
