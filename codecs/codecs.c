@@ -50,6 +50,8 @@ static bool is_complete(const gw_codec_t *f)
         return false;
     if (f->flags & GW_CODEC_LINEAR && (!f->merge || !(f->flags & GW_CODEC_FIXED)))
         return false;
+    if (f->keeps_momentum && !f->correct)
+        return false;
     size_t params = 0;
     while (f->params[params].name)
         params++;
