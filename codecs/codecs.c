@@ -47,6 +47,8 @@ static bool is_complete(const gw_codec_t *f)
     if (f->factors && (!f->factors->sizes || !f->factors->project || !f->factors->factor ||
                        !f->factors->expand || !f->factors->error_bound))
         return false;
+    if (f->keeps_momentum && !f->correct)
+        return false;
     size_t params = 0;
     while (f->params[params].name)
         params++;

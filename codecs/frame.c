@@ -6,6 +6,7 @@
 
 #include "bytes.h"
 #include "codecs.h"
+#include "reduce.h"
 
 static const uint8_t magic[4] = {'G', 'W', 'F', 'R'};
 
@@ -211,11 +212,12 @@ static gw_status_t check_frames(const gw_coder_t *coder, gw_reduce_t *in)
     return GW_OK;
 }
 
-gw_status_t gw__frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, bool checksum, uint8_t *dst,
-                             size_t capacity, size_t *length)
+gw_status_t gw__frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, bool checksum, float *sum,
+                             uint8_t *dst, size_t capacity, size_t *length)
 {
     size_t payload = 0;
-    if (!coder->family->reduce)
+    uint8_t *out = dst + GW_FRAME_HEADER;
+    if (!coder->family->reduce && !(sum && gw__reduce_cuts(coder)))
         return GW_ERR_UNSUPPORTED;
     if (capacity < GW_FRAME_HEADER)
         return GW_ERR_NO_SPACE;
@@ -223,8 +225,9 @@ gw_status_t gw__frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, bool chec
     if (status)
         return status;
     in->skip += GW_FRAME_HEADER;
-    status = coder->family->reduce(coder, in, dst + GW_FRAME_HEADER, capacity - GW_FRAME_HEADER,
-                                   &payload);
+    capacity -= GW_FRAME_HEADER;
+    status = coder->family->reduce ? coder->family->reduce(coder, in, out, capacity, &payload)
+                                   : gw__reduce_slices(coder, in, sum, out, capacity, &payload);
     in->skip -= GW_FRAME_HEADER;
     if (status)
         return status;
@@ -236,7 +239,7 @@ gw_status_t gw__frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, bool chec
 gw_status_t gw_frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
                             size_t *length)
 {
-    return gw__frame_reduce(coder, in, false, dst, capacity, length);
+    return gw__frame_reduce(coder, in, false, NULL, dst, capacity, length);
 }
 
 bool gw__frame_merges(const gw_coder_t *coder, gw_dtype_t wire_dtype)

@@ -12,9 +12,10 @@
 gw_status_t gw__frame_encode(const gw_coder_t *coder, gw_encode_t *in, bool checksum, uint8_t *dst,
                              size_t capacity, size_t *length);
 
-/* gw_frame_reduce, likewise. */
-gw_status_t gw__frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, bool checksum, uint8_t *dst,
-                             size_t capacity, size_t *length);
+/* gw_frame_reduce, likewise. Families that cannot reduce are served slice by slice (reduce.h) when
+ * there is `sum`, room for a slice, and their payload can be cut. */
+gw_status_t gw__frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, bool checksum, float *sum,
+                             uint8_t *dst, size_t capacity, size_t *length);
 
 /* Whether frames of this coder and element type can be merged: whether gw_frame_merge ever says
  * anything but GW_ERR_UNSUPPORTED. */

@@ -95,6 +95,7 @@ static gw_status_t encode_slice(const gw_coder_t *coder, gw_reduce_t *in, const 
                        .key = in->key,
                        .shared_key = in->shared_key};
     size_t length;
+    in->refused = in->payloads;
     gw_status_t status = coder->family->encode(coder, &out, dst + s->from, s->bytes, &length);
     in->poisoned += out.poisoned;
     return status;

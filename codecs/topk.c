@@ -272,6 +272,23 @@ static void at_call(const gw_coder_t *coder, uint64_t call, gw_coder_t *out)
     out->value[RATIO] = stage;
 }
 
+static bool keeps_momentum(const gw_coder_t *coder)
+{
+    return coder->value[MOMENTUM] > 0;
+}
+
+static gw_status_t correct(const gw_coder_t *coder, const gw_encode_t *in, float *out)
+{
+    if (!gw__element_bytes(in->src_dtype))
+        return GW_ERR_UNSUPPORTED;
+    gw__widen(in->src_dtype, in->src, out, in->count);
+    gw__kernels()->topk.correct(out, (float)coder->value[MOMENTUM], in->momentum, NULL, in->count);
+    for (size_t i = 0; i < in->count; i++)
+        if (isfinite(out[i]))
+            out[i] = in->momentum[i];
+    return GW_OK;
+}
+
 const gw_codec_t gw__codec_topk = {
     .abi = GW_CODEC_ABI,
     .id = 8,
@@ -291,4 +308,6 @@ const gw_codec_t gw__codec_topk = {
     .put_params = put_params,
     .get_params = get_params,
     .at_call = at_call,
+    .keeps_momentum = keeps_momentum,
+    .correct = correct,
 };

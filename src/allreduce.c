@@ -7,6 +7,7 @@
 #include "frame.h"
 #include "hash.h"
 #include "policy.h"
+#include "reduce.h"
 
 static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t plan,
                                        const gw_coder_t *coder, size_t beside)
@@ -17,7 +18,8 @@ static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t pla
                                 .plan = plan,
                                 .count = call->count,
                                 .coder = gw__hash_text(coder->spec),
-                                .momentum = gw_coder_get(coder, "momentum", 0.0) > 0.0,
+                                .momentum = coder->family->keeps_momentum &&
+                                            coder->family->keeps_momentum(coder),
                                 .beside = beside};
 }
 
@@ -152,17 +154,16 @@ void gw__call_begin(gw_work_t *work)
         gw__mix64(gw__mix64(comm->context->settings.seed ^ (uint64_t)comm->id << 40) ^ job->number);
     gw__plan_init(&job->plan, work->decision.plan, comm->rank, comm->size, call->count,
                   coder->family->grain(coder), chunk_of(work, coder));
-    job->plan.reduces = job->plan.kind == GW_PLAN_DIRECT && coder->family->reduce;
     bool factored = gw__factors_serve(coder, call->dtype, call->count, call->rows, &factors);
     gw__residual_key_t key = residual_key(call, work->decision.plan, base, factors.warm);
     if (work->part)
         job->residual = work->residual;
     else if (keeps_residual(base))
         job->residual = gw__residual_acquire(&comm->residuals, &key, job->send, &work->slot);
-    if (job->residual && key.momentum) {
+    if (job->residual && key.momentum)
         job->momentum = job->residual + call->count;
-        job->momentum_factor = (float)gw_coder_get(base, "momentum", 0.0);
-    }
+    job->plan.reduces = job->plan.kind == GW_PLAN_DIRECT && !job->momentum &&
+                        (coder->family->reduce || gw__reduce_cuts(coder));
     if (factored)
         gw__factors_begin(work, &factors, job->residual);
     else

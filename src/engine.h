@@ -26,7 +26,6 @@ typedef struct gw__engine_call {
     float *residual; /* plan.count floats or NULL. The own shard of a direct call: of the pull
                         stage; all else: of the push stage. */
     float *momentum; /* plan.count floats or NULL: of the rank's own elements */
-    float momentum_factor;
     uint64_t number; /* of the call on its communicator */
     uint64_t key;    /* of all randomness of this call; rank and stage are mixed in by the engine */
 } gw__engine_call_t;

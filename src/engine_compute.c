@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's computing tasks and its working memory. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +9,7 @@
 #include "hash.h"
 #include "kernels.h"
 #include "memory.h"
+#include "reduce.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -24,6 +24,14 @@ static void *take(uint8_t *base, size_t *used, size_t bytes)
     void *piece = base ? base + *used : NULL;
     *used += aligned(bytes);
     return piece;
+}
+
+/* Elements of a round's sums: of chunks, of a slice of one, or none. */
+static size_t sum_room(const gw__engine_call_t *call)
+{
+    if (!call->plan.reduces)
+        return gw__plan_max_sums(call->plan.kind, call->plan.size) * call->plan.chunk;
+    return call->coder->family->reduce ? 0 : gw__reduce_slice(call->coder);
 }
 
 /* Bytes of `window` rounds. */
@@ -42,9 +50,8 @@ static size_t lay_out(gw__engine_t *engine, const gw__engine_call_t *call, uint3
         round->state = take(base, &used, tasks * sizeof *round->state);
         round->frames = take(base, &used, buffers * engine->frame_capacity);
         bool reduces = call->plan.reduces;
-        size_t sums = reduces ? 0 : gw__plan_max_sums(call->plan.kind, engine->size);
         size_t peers = reduces ? (size_t)engine->size : 0;
-        round->sum = take(base, &used, sums * call->plan.chunk * sizeof *round->sum);
+        round->sum = take(base, &used, sum_room(call) * sizeof *round->sum);
         round->payload = take(base, &used, peers * sizeof *round->payload);
         round->payload_length = take(base, &used, peers * sizeof *round->payload_length);
     }
@@ -146,41 +153,36 @@ static gw_status_t reduce(const gw__engine_t *engine, gw__round_t *round, const 
         round->payload[in.payloads] = gw__engine_frame(engine, round, from);
         round->payload_length[in.payloads++] = round->frame_length[from->buffer];
     }
-    gw_status_t status =
-        gw__frame_reduce(call->coder, &in, engine->checksum, gw__engine_frame(engine, round, task),
-                         engine->frame_capacity, &round->frame_length[task->buffer]);
+    gw_status_t status = gw__frame_reduce(
+        call->coder, &in, engine->checksum, round->sum, gw__engine_frame(engine, round, task),
+        engine->frame_capacity, &round->frame_length[task->buffer]);
     out->poisoned = in.poisoned;
     if (status != GW_OK && in.refused < in.payloads)
         out->peer = round->task[task->dep[0] + (uint32_t)in.refused].peer;
     return status;
 }
 
-/* Own elements into the sum by way of their momentum, as an encoder takes those that it sends: what
- * is not finite goes itself. */
+/* Own elements into the sum by way of their momentum, as an encoder takes those that it sends. */
 static gw_status_t copy_momentum(const gw__engine_t *engine, gw__round_t *round,
                                  const gw__task_t *task, const uint8_t *own, size_t element)
 {
     enum { TILE = 2048 };
     const gw__engine_call_t *call = engine->call;
-    float wide[TILE], sent[TILE];
+    float sent[TILE];
     gw_status_t status = GW_OK;
     for (size_t i = 0; i < task->count && status == GW_OK; i += TILE) {
-        size_t n = task->count - i < TILE ? task->count - i : TILE;
-        float *momentum = call->momentum + task->first + i;
-        gw_decode_t io = {.payload = own + i * element,
-                          .length = n * element,
+        gw_encode_t in = {.src = own + i * element,
+                          .src_dtype = call->dtype,
                           .wire_dtype = call->dtype,
-                          .count = n,
-                          .dst = wide,
-                          .dst_dtype = GW_F32};
-        status = engine->raw.family->decode(&engine->raw, &io);
-        gw__kernels()->topk.correct(wide, call->momentum_factor, momentum, NULL, n);
-        for (size_t j = 0; j < n; j++)
-            sent[j] = isfinite(wide[j]) ? momentum[j] : wide[j];
-        if (task->opens)
-            memcpy(round->sum + i, sent, n * sizeof *sent);
-        else
-            gw__kernels()->sum.add(round->sum + i, sent, n);
+                          .momentum = call->momentum + task->first + i,
+                          .count = task->count - i < TILE ? task->count - i : TILE,
+                          .first = task->first + i,
+                          .key = key_of(engine, task),
+                          .shared_key = call->key};
+        status =
+            call->coder->family->correct(call->coder, &in, task->opens ? round->sum + i : sent);
+        if (status == GW_OK && !task->opens)
+            gw__kernels()->sum.add(round->sum + i, sent, in.count);
     }
     return status;
 }

@@ -116,8 +116,9 @@ static size_t kept_floats(const gw__part_t *part, const gw_call_t *call)
 {
     gw_factor_sizes_t factors = {.warm = 0};
     gw__factors_serve(&part->coder, call->dtype, call->count, call->rows, &factors);
-    size_t momentum = gw_coder_get(&part->coder, "momentum", 0.0) > 0.0 ? call->count : 0;
-    return call->count + momentum + factors.warm;
+    const gw_codec_t *family = part->coder.family;
+    bool momentum = family->keeps_momentum && family->keeps_momentum(&part->coder);
+    return (momentum ? 2 : 1) * call->count + factors.warm;
 }
 
 /* Plans, residuals, keys, and how much has to be gathered. */

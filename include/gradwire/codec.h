@@ -60,10 +60,10 @@ typedef struct gw_encode {
     float
         *residual; /* count floats, added to src and replaced by what was lost; NULL: no feedback */
     size_t count;  /* elements */
-    uint64_t first;  /* index of src[0] in the whole call: a multiple of the grain */
-    uint64_t key;    /* of all randomness of this call, rank and stage */
-    float *momentum; /* count floats beside the residual, kept like it, for codecs with a parameter
-                        `momentum` above 0; NULL: none */
+    uint64_t first;      /* index of src[0] in the whole call: a multiple of the grain */
+    uint64_t key;        /* of all randomness of this call, rank and stage */
+    float *momentum;     /* count floats beside the residual, kept like it, for coders that
+                            keeps_momentum() names; NULL: none */
     uint64_t shared_key; /* of what all ranks must choose alike: the same on every rank and in every
                             stage of this call, another one in the next */
     size_t poisoned;     /* out: buckets that hold a NaN or an Inf */
@@ -223,7 +223,8 @@ struct gw_codec {
      * residual that decode() with STORE for the first and ADD for the rest, scaling and encode()
      * would give, in one pass. dst may not overlap what is read. Statuses of both, GW_ERR_INVALID
      * for own_at > payloads; nothing is written then, except that after GW_ERR_FRAME_PAYLOAD, which
-     * may show itself on the way, dst and the residual can hold part of the work. May be NULL. */
+     * may show itself on the way, dst and the residual can hold part of the work. May be NULL: the
+     * engine then decodes, adds and encodes, slice by slice for families with GW_CODEC_FIXED. */
     gw_status_t (*reduce)(const gw_coder_t *coder, gw_reduce_t *in, uint8_t *dst, size_t capacity,
                           size_t *length);
 
@@ -242,6 +243,16 @@ struct gw_codec {
     /* The coder in force in call number `call` of a communicator, for families whose values follow
      * a schedule: *out is *coder with other values. NULL: it is always *coder. */
     void (*at_call)(const gw_coder_t *coder, uint64_t call, gw_coder_t *out);
+
+    /* Whether encode() of this coder wants a momentum beside the residual (gw_encode_t). Families
+     * that never do have NULL in both. */
+    bool (*keeps_momentum)(const gw_coder_t *coder);
+
+    /* Takes in->count elements into in->momentum as encode() does, and writes what it would send of
+     * them if it sent all, in binary32: for the owner of a shard, who does not encode its own
+     * elements. What is not finite goes itself. Any part of a call gives what the whole would;
+     * in->residual is not looked at. GW_ERR_UNSUPPORTED for a dtype that is not served. */
+    gw_status_t (*correct)(const gw_coder_t *coder, const gw_encode_t *in, float *out);
 
     /* Families with GW_CODEC_FACTORS: how an all-reduce goes. Their encode() and decode() serve
      * frames by themselves. Otherwise NULL. */

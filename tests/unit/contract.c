@@ -10,41 +10,16 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "reduce.h"
 
-const char *const contract_properties[] = {"sizes add up",
-                                           "no space",
-                                           "encodes",
-                                           "size",
-                                           "source",
-                                           "guard",
-                                           "decodes",
-                                           "bound",
-                                           "exact",
-                                           "finite",
-                                           "poison",
-                                           "spread",
-                                           "counted",
-                                           "residual",
-                                           "residual NaN",
-                                           "added",
-                                           "reduced",
-                                           "merged",
-                                           "half",
-                                           "tiers",
-                                           "refused",
-                                           "untouched",
-                                           "pieces",
-                                           "slice",
-                                           "position",
-                                           "factor sizes",
-                                           "factor guard",
-                                           "factor poison",
-                                           "factor replicas",
-                                           "factor residual",
-                                           "factor bound",
-                                           "factor finite",
-                                           "factor tiers",
-                                           NULL};
+const char *const contract_properties[] = {
+    "sizes add up",    "no space",     "encodes",       "size",          "source",
+    "guard",           "decodes",      "bound",         "exact",         "finite",
+    "poison",          "spread",       "counted",       "residual",      "residual NaN",
+    "added",           "reduced",      "merged",        "momentum",      "half",
+    "tiers",           "refused",      "untouched",     "pieces",        "slice",
+    "position",        "factor sizes", "factor guard",  "factor poison", "factor replicas",
+    "factor residual", "factor bound", "factor finite", "factor tiers",  NULL};
 
 /* What the checks share: the coder, its input, and what the tier ref made of it. */
 typedef struct check {
@@ -430,6 +405,17 @@ static bool chain(const check_t *c, sums_t *s, size_t *length)
     return c->family->encode(c->coder, &in, s->out[0], c->bound, length) == GW_OK;
 }
 
+/* By the family's own way, or slice by slice. */
+static gw_status_t sum_up(const check_t *c, gw_reduce_t *in, uint8_t *dst, size_t *length)
+{
+    if (c->family->reduce)
+        return c->family->reduce(c->coder, in, dst, c->bound, length);
+    float *sum = malloc(gw__reduce_slice(c->coder) * sizeof *sum);
+    gw_status_t status = gw__reduce_slices(c->coder, in, sum, dst, c->bound, length);
+    free(sum);
+    return status;
+}
+
 static bool reduce_is_chain(const check_t *c, sums_t *s)
 {
     size_t expected = 0, length = 0;
@@ -445,7 +431,7 @@ static bool reduce_is_chain(const check_t *c, sums_t *s)
                       .count = c->data->count,
                       .key = 77,
                       .shared_key = 78};
-    gw_status_t status = c->family->reduce(c->coder, &in, s->out[1], c->bound, &length);
+    gw_status_t status = sum_up(c, &in, s->out[1], &length);
     bool right = status == GW_OK && chain(c, s, &expected) && length == expected &&
                  !memcmp(s->out[0], s->out[1], length) &&
                  !memcmp(s->kept[0], s->kept[1], 4 * c->data->count);
@@ -480,12 +466,47 @@ static bool merge_is_adding(const check_t *c, const result_t *r, sums_t *s)
 static bool sums(const check_t *c, const result_t *r)
 {
     sums_t s;
-    if (!c->family->reduce && !c->family->merge)
+    bool reduces = c->family->reduce || gw__reduce_cuts(c->coder);
+    if (!reduces && !c->family->merge)
         return true;
-    bool right = sums_new(c, &s) && (!c->family->reduce || reduce_is_chain(c, &s)) &&
+    bool right = sums_new(c, &s) && (!reduces || reduce_is_chain(c, &s)) &&
                  (!c->family->merge || merge_is_adding(c, r, &s));
     sums_free(&s);
     return right;
+}
+
+/* ---- Momentum -----------------------------------------------------------------------------------
+ */
+
+/* Into a momentum of zeros everything goes as it is; the next time parts give what the whole does.
+ */
+static bool takes_momentum(const check_t *c)
+{
+    size_t n = c->data->count, half = n / 2, wide = gw_dtype_size(c->data->src_dtype);
+    if (!c->family->keeps_momentum || !c->family->keeps_momentum(c->coder))
+        return true;
+    float *u[2] = {calloc(n + 1, sizeof(float)), calloc(n + 1, sizeof(float))};
+    float *out[2] = {calloc(n + 1, sizeof(float)), calloc(n + 1, sizeof(float))};
+    gw_encode_t in = request(c, NULL);
+    in.momentum = u[0];
+    bool right = c->family->correct(c->coder, &in, out[0]) == GW_OK && all_finite(u[0], n);
+    for (size_t i = 0; right && i < n; i++)
+        right = same_or_nan(out[0][i], c->data->x[i]);
+    memcpy(u[1], u[0], n * sizeof(float));
+    right = right && c->family->correct(c->coder, &in, out[0]) == GW_OK;
+    for (size_t at = 0; right && at < n; at += in.count) {
+        in.src = (const uint8_t *)c->data->src + at * wide;
+        in.count = at ? n - half : half ? half : n;
+        in.momentum = u[1] + at;
+        right = c->family->correct(c->coder, &in, out[1] + at) == GW_OK;
+    }
+    right = right && !memcmp(u[0], u[1], n * sizeof(float)) &&
+            !memcmp(out[0], out[1], n * sizeof(float));
+    for (int k = 0; k < 2; k++) {
+        free(u[k]);
+        free(out[k]);
+    }
+    return right || broken(c, "momentum", "not what went in, or parts are not the whole");
 }
 
 /* ---- Refusals -----------------------------------------------------------------------------------
@@ -597,7 +618,7 @@ static bool check_values(const check_t *c, result_t *r)
 static bool check_first_tier(const check_t *c, result_t *r)
 {
     return sizes_add_up(c) && refuses_less_room(c) && check_values(c, r) && adds(c, r) &&
-           narrows(c, r) && sums(c, r) && refuses_other_lengths(c, r) &&
+           narrows(c, r) && sums(c, r) && takes_momentum(c) && refuses_other_lengths(c, r) &&
            pieces_make_the_whole(c, r);
 }
 

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "codecs.h"
 #include "contract.h"
 #include "kernels.h"
 #include "made_codec.h"
@@ -162,6 +163,7 @@ typedef enum fault {
     TWICE,
     SUMS,
     MERGES,
+    KEEPS,
     OTHER_TIER,
     ACCEPTS,
     WRITES,
@@ -202,6 +204,7 @@ static const struct {
     {TWICE, "half", "normal"},
     {SUMS, "reduced", "normal"},
     {MERGES, "merged", "normal"},
+    {KEEPS, "momentum", "normal"},
     {OTHER_TIER, "tiers", "normal"},
     {ACCEPTS, "refused", "normal"},
     {WRITES, "untouched", "normal"},
@@ -379,6 +382,19 @@ static const gw_factor_ops_t wrong_ops = {
     .error_bound = wrong_factor_bound,
 };
 
+static bool always_keeps(const gw_coder_t *coder)
+{
+    return true;
+}
+
+/* Says nothing of the last element. */
+static gw_status_t wrong_correct(const gw_coder_t *coder, const gw_encode_t *in, float *out)
+{
+    gw__widen(in->src_dtype, in->src, out, in->count);
+    out[in->count - 1] = 0.0f;
+    return GW_OK;
+}
+
 /* The family from outside under another name, with one fault at a time. */
 static gw_codec_t *wrong_family(void)
 {
@@ -416,6 +432,8 @@ static const char *verdict(gw_codec_t *family, fault_t what, const char *fill, g
     family->reduce = what == SUMS ? wrong_reduce : NULL;
     family->merge = what == MERGES ? wrong_merge : NULL;
     family->factors = &wrong_ops;
+    family->keeps_momentum = what == KEEPS ? always_keeps : NULL;
+    family->correct = what == KEEPS ? wrong_correct : NULL;
     contract_check(&coder, &data, &report);
     family->flags = made_codec.flags;
     fault = NOTHING_WRONG;

@@ -646,7 +646,7 @@ static void decided(gw_rank_t *rank)
 {
     gw_comm_facts_t facts = {.size = rank->size};
     float x[4] = {1, 2, 3, 4};
-    gw_call_t call = {GW_ALLREDUCE, GW_F32, GW_SUM, 4, NULL, x};
+    gw_call_t call = {GW_ALLREDUCE, GW_F32, GW_SUM, 4, NULL, x, 0};
     gw_decision_t decision = gw_decide(rank->context, &call, &facts);
     gw_stats_t stats;
     ck_assert(!decision.compress && decision.reason == GW_REASON_TOO_SMALL);

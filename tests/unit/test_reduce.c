@@ -8,6 +8,7 @@
 #include "bytes.h"
 #include "frame.h"
 #include "kernels.h"
+#include "reduce.h"
 #include "test_quant_data.h"
 
 enum { PEERS = 15, N = 4096 + 1100, ROOM = 4 * N + 4096, FIRST = 4096 * 3 * 5 };
@@ -136,7 +137,8 @@ static void compare(trial_t *t, bool ef)
     test_guarded_t out = test_guard(need, t->at), res = test_guard(t->in.count * 4, 4 * t->at);
     memcpy(res.at, before, t->in.count * 4);
     t->in.residual = ef ? (float *)(void *)res.at : NULL;
-    gw_status_t status = gw__frame_reduce(&t->coder, &t->in, t->checksum, out.at, need, &bytes);
+    gw_status_t status =
+        gw__frame_reduce(&t->coder, &t->in, t->checksum, NULL, out.at, need, &bytes);
     if (status || bytes != need || t->in.poisoned != poisoned || t->in.skip)
         ck_abort_msg("%s, %s: status %d, %zu of %zu bytes, %zu poisoned, expected %zu", tier,
                      t->coder.spec, status, bytes, need, t->in.poisoned, poisoned);
@@ -322,6 +324,126 @@ START_TEST(wrong_use_is_refused)
 }
 END_TEST
 
+/* ---- Slice by slice -----------------------------------------------------------------------------
+ */
+
+enum { SLICED = 3, SLICED_N = 5 * 4096 + 777 };
+
+static const char *const sliced[] = {"topk:block=1024,ratio=0.1",
+                                     "topk+q8:block=4096",
+                                     "randomk:block=256,ratio=0.2",
+                                     "q8:bucket=512",
+                                     "raw",
+                                     "sign"};
+enum { SLICED_SPECS = sizeof sliced / sizeof *sliced };
+
+typedef struct slices {
+    gw_coder_t coder;
+    uint8_t payload[SLICED][8 * SLICED_N], dst[2][8 * SLICED_N];
+    const uint8_t *peer[SLICED];
+    size_t length[SLICED], out[2];
+    float own[SLICED_N], sum[SLICED_N], residual[2][SLICED_N];
+} slices_t;
+
+static void lay_slices(slices_t *s, const char *spec)
+{
+    s->coder = coder_of(spec);
+    for (size_t k = 0; k <= SLICED; k++) {
+        test_fill(FILL_NORMAL, 31 + k, s->own, SLICED_N);
+        gw_encode_t in = {.src = s->own, .count = SLICED_N, .key = k, .shared_key = 9};
+        if (k < SLICED)
+            ck_assert_int_eq(s->coder.family->encode(&s->coder, &in, s->payload[k],
+                                                     sizeof s->payload[k], &s->length[k]),
+                             GW_OK);
+        s->peer[k % SLICED] = s->payload[k % SLICED];
+    }
+    for (int r = 0; r < 2; r++)
+        test_fill(FILL_NORMAL, 77, s->residual[r], SLICED_N);
+}
+
+static gw_reduce_t of_slices(slices_t *s, float *residual)
+{
+    return (gw_reduce_t){.own = s->own,
+                         .own_at = 1,
+                         .payload = s->peer,
+                         .length = s->length,
+                         .payloads = SLICED,
+                         .scale = 0.25f,
+                         .residual = residual,
+                         .count = SLICED_N,
+                         .key = 5,
+                         .shared_key = 9};
+}
+
+/* Decoding all of each payload, then encoding all of the sum. */
+static size_t whole_chain(slices_t *s)
+{
+    const gw_codec_t *family = s->coder.family;
+    for (size_t k = 0; k < SLICED; k++) {
+        gw_decode_t io = {.payload = s->payload[k],
+                          .length = s->length[k],
+                          .count = SLICED_N,
+                          .mode = k ? GW_DECODE_ADD : GW_DECODE_STORE,
+                          .dst = s->sum};
+        ck_assert_int_eq(family->decode(&s->coder, &io), GW_OK);
+        if (k == 0)
+            gw__kernels()->sum.add(s->sum, s->own, SLICED_N);
+    }
+    gw__kernels()->sum.scale(s->sum, 0.25f, SLICED_N);
+    bool feeds = family->flags & GW_CODEC_FEEDBACK;
+    gw_encode_t in = {.src = s->sum,
+                      .residual = feeds ? s->residual[0] : NULL,
+                      .count = SLICED_N,
+                      .key = 5,
+                      .shared_key = 9};
+    ck_assert_int_eq(family->encode(&s->coder, &in, s->dst[0], sizeof s->dst[0], &s->out[0]),
+                     GW_OK);
+    return in.poisoned;
+}
+
+START_TEST(slices_give_the_chain)
+{
+    static slices_t s;
+    lay_slices(&s, sliced[_i]);
+    bool feeds = s.coder.family->flags & GW_CODEC_FEEDBACK;
+    gw_reduce_t in = of_slices(&s, feeds ? s.residual[1] : NULL);
+    size_t poisoned = whole_chain(&s);
+    ck_assert_int_eq(gw__reduce_slices(&s.coder, &in, s.sum, s.dst[1], sizeof s.dst[1], &s.out[1]),
+                     GW_OK);
+    ck_assert_uint_eq(s.out[0], s.out[1]);
+    ck_assert_uint_eq(in.poisoned, poisoned);
+    ck_assert_int_eq(memcmp(s.dst[0], s.dst[1], s.out[0]), 0);
+    ck_assert_int_eq(memcmp(s.residual[0], s.residual[1], sizeof s.residual[0]), 0);
+}
+END_TEST
+
+/* A payload that is spoilt somewhere, a short one, a codec whose payload cannot be cut. */
+START_TEST(slices_name_the_bad_payload)
+{
+    static slices_t s;
+    lay_slices(&s, "topk:block=1024,ratio=0.1");
+    gw_reduce_t in = of_slices(&s, NULL);
+    size_t block = s.coder.family->bound(&s.coder, GW_F32, 1024);
+    s.payload[2][3 * block + 3] = 0x40; /* more entries than there is room for */
+    ck_assert_int_eq(gw__reduce_slices(&s.coder, &in, s.sum, s.dst[1], sizeof s.dst[1], &s.out[1]),
+                     GW_ERR_FRAME_PAYLOAD);
+    ck_assert_uint_eq(in.refused, 2);
+    s.length[1]--;
+    ck_assert_int_eq(gw__reduce_slices(&s.coder, &in, s.sum, s.dst[1], sizeof s.dst[1], &s.out[1]),
+                     GW_ERR_FRAME_LENGTH);
+    ck_assert_uint_eq(in.refused, 1);
+    s.length[1]++;
+    ck_assert_int_eq(gw__reduce_slices(&s.coder, &in, s.sum, s.dst[1], 100, &s.out[1]),
+                     GW_ERR_NO_SPACE);
+    in.own_at = SLICED + 1;
+    ck_assert_int_eq(gw__reduce_slices(&s.coder, &in, s.sum, s.dst[1], sizeof s.dst[1], &s.out[1]),
+                     GW_ERR_INVALID);
+    s.coder = coder_of("lossless");
+    ck_assert_int_eq(gw__reduce_slices(&s.coder, &in, s.sum, s.dst[1], sizeof s.dst[1], &s.out[1]),
+                     GW_ERR_UNSUPPORTED);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     size_t known = 0;
@@ -335,6 +457,8 @@ static Suite *suite(void)
     tcase_add_test(t, bad_payloads_are_named);
     tcase_add_loop_test(t, work_ends_at_a_bad_bucket, 0, (int)known);
     tcase_add_loop_test(t, wrong_use_is_refused, 0, 2);
+    tcase_add_loop_test(t, slices_give_the_chain, 0, SLICED_SPECS);
+    tcase_add_test(t, slices_name_the_bad_payload);
     suite_add_tcase(s, t);
     return s;
 }
