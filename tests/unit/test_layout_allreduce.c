@@ -662,7 +662,7 @@ static void decided(gw_rank_t *rank)
     /* A decision with the layout of another size: the whole call. */
     gw_layout_t *layout = layout_of_model();
     float *y = calloc(N + 1, sizeof *y);
-    call = (gw_call_t){GW_ALLREDUCE, GW_F32, GW_SUM, N + 1, NULL, y};
+    call = (gw_call_t){GW_ALLREDUCE, GW_F32, GW_SUM, N + 1, NULL, y, 0};
     decision = gw_decide(rank->context, &call, &facts);
     decision.layout = layout;
     ck_assert_int_eq(gw_allreduce_decided(rank->comm, &call, &facts, &decision), GW_OK);
