@@ -224,7 +224,8 @@ static void check_silence(gw_plan_kind_t plan, int size, int words)
         ck_assert_msg(scene.closed[r] < 2.0, "rank %d: close took %.2f s", r, scene.closed[r]);
         if (r == victim)
             continue;
-        ck_assert_msg(scene.status[r] == GW_ERR_TIMEOUT, "rank %d: status %d: %s", r, scene.status[r], scene.error[r]);
+        ck_assert_msg(scene.status[r] == GW_ERR_TIMEOUT, "rank %d: status %d: %s", r,
+                      scene.status[r], scene.error[r]);
         ck_assert_msg(strncmp(scene.error[r], blamed, 7) == 0, "rank %d of %d, plan %d: %s", r,
                       size, plan, scene.error[r]);
         ck_assert_msg(scene.took[r] >= 1.0 && scene.took[r] < 3.0 * SLOWER, "rank %d: took %.2f s",
