@@ -2,6 +2,7 @@
 /* Codec specifications: text to coder and back, with errors that say what would be allowed. */
 #include "codecs.h"
 
+#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,6 +25,29 @@ static gw_status_t GW_PRINTF(3, 4)
         va_end(args);
     }
     return status;
+}
+
+/* ---- Numbers ------------------------------------------------------------------------------------
+ * Written with a decimal point, whatever locale the process has set.
+ */
+
+static double read_real(const char *text, char **end)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(plain);
+    double value = strtod(text, end);
+    uselocale(before);
+    if (plain)
+        freelocale(plain);
+    return value;
+}
+
+static void print_real(double value, char *out, size_t size)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(plain);
+    snprintf(out, size, "%.9g", value);
+    uselocale(before);
+    if (plain)
+        freelocale(plain);
 }
 
 /* ---- The closest of some words ------------------------------------------------------------------
@@ -94,7 +118,7 @@ void gw__coder_defaults(const gw_codec_t *family, gw_coder_t *coder)
         if (p->type == GW_PARAM_SWITCH)
             coder->value[i] = !strcmp(p->def, "on") || !strcmp(p->def, "1");
         else if (p->type != GW_PARAM_CHOICE) /* the default of a choice is its first word */
-            coder->value[i] = strtod(p->def, NULL);
+            coder->value[i] = read_real(p->def, NULL);
     }
 }
 
@@ -157,15 +181,20 @@ static bool read_choice(const char *choices, const char *text, double *out)
     return false;
 }
 
+/* Reals have the nine digits that their printed form has: what is printed reads back to the bit. */
 static bool read_number(const gw_codec_param_t *p, const char *text, double *out)
 {
-    char *end;
+    char *end, digits[40];
     if (text[0] == '\0' || !strchr("0123456789.-", text[0]) || strpbrk(text, "xXpP"))
         return false;
     if (p->type == GW_PARAM_INT && strspn(text, "-0123456789") != strlen(text))
         return false;
-    *out = strtod(text, &end);
-    return !*end && isfinite(*out) && *out >= p->min && *out <= p->max;
+    *out = read_real(text, &end);
+    if (*end || !isfinite(*out) || *out < p->min || *out > p->max)
+        return false;
+    print_real(*out, digits, sizeof digits);
+    *out = read_real(digits, NULL);
+    return true;
 }
 
 static gw_status_t read_value(const gw_codec_param_t *p, const char *text, double *out,
@@ -202,7 +231,7 @@ static void print_value(const gw_codec_param_t *p, double value, char *out, size
             at = strchr(at, '|') + 1;
         snprintf(out, size, "%.*s", (int)strcspn(at, "|"), at);
     } else {
-        snprintf(out, size, "%.9g", value);
+        print_real(value, out, size);
     }
 }
 

@@ -63,28 +63,20 @@ static bool is_set(char *const *env, const char *preset)
 
 /*
  * Presets come in by an exchange of the whole environment, not by setenv(): setenv() may move the
- * array under a thread that is just in getenv(). The array in use meanwhile is kept (a few
- * kilobytes, once per process), so such a thread always reads valid memory.
+ * array under a thread that is just in getenv(). The new array stays in use, without the presets
+ * once the module is loaded, and both are kept (a few kilobytes, once per process), so a thread in
+ * getenv() always reads valid memory. What another thread's setenv() writes is never lost; in the
+ * microseconds of the exchange a getenv() may still give what was there before.
  */
 typedef struct visit {
     struct visit *earlier;
     char **before;   /* the array of before */
     char **snapshot; /* its entries as they were then */
     size_t count;    /* of them */
-    char *inside[];  /* the array in use meanwhile: those entries, then the presets; then the
-                        snapshot */
+    char *inside[];  /* the new array: those entries, then the presets; then the snapshot */
 } visit_t;
 
 static visit_t *visits; /* all that were ever made; guarded by the caller's lock */
-
-/* Carries what a setenv() has just replaced from one array to the other, unless that was replaced
- * there too. */
-static void carry(char **to, char *was, char *is)
-{
-    char *expected = was;
-    if (was != is)
-        __atomic_compare_exchange_n(to, &expected, is, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-}
 
 static visit_t *visit_new(const struct guard *guard)
 {
@@ -109,59 +101,34 @@ static visit_t *visit_new(const struct guard *guard)
     return visit;
 }
 
-static visit_t *environment_enter(const struct guard *guard)
+/* Writers hold the C library's lock from their look at `environ` to their last store: once that
+ * lock was free, all of them work on the new array, and what they did to the old one stands. */
+static bool environment_enter(const struct guard *guard)
 {
     visit_t *visit = visit_new(guard);
     if (!visit)
-        return NULL;
+        return false;
     __atomic_store_n(&environ, visit->inside, __ATOMIC_RELEASE);
-    for (size_t i = 0; i < visit->count; i++)
-        carry(&visit->inside[i], visit->snapshot[i], visit->before[i]);
-    return visit;
+    unsetenv("GRADWIRE_NEVER_SET");
+    for (size_t i = 0; i < visit->count; i++) {
+        char *was = visit->snapshot[i], *is = visit->before[i];
+        if (is != was)
+            __atomic_compare_exchange_n(&visit->inside[i], &was, is, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE);
+    }
+    return true;
 }
 
-static bool is_preset(const struct guard *guard, const char *entry)
+/* Takes out the presets, unless somebody has meanwhile given such a name a value of his own. */
+static void environment_leave(const struct guard *guard)
 {
-    for (size_t i = 0; i < guard->preset_count; i++)
-        if (entry == guard->presets[i])
-            return true;
-    return false;
-}
-
-/* Another thread's setenv() or unsetenv() may have changed our array in place. */
-static void environment_carry(const struct guard *guard, const visit_t *visit)
-{
-    size_t at = 0;
-    for (char *const *entry = visit->inside; *entry && at < visit->count; entry++)
-        if (!is_preset(guard, *entry)) {
-            carry(&visit->before[at], visit->snapshot[at], *entry);
-            at++;
-        }
-    if (at < visit->count)
-        carry(&visit->before[at], visit->snapshot[at], NULL);
-}
-
-/* Another thread's setenv() has made an array of its own out of ours: takes the presets out of it.
- */
-static void environment_clean(const struct guard *guard)
-{
-    for (size_t i = 0; i < guard->preset_count; i++) {
+    for (size_t i = guard->preset_count; i-- > 0;) {
         char name[64];
         const char *preset = guard->presets[i], *sign = strchr(preset, '=');
         snprintf(name, sizeof(name), "%.*s", (int)(sign - preset), preset);
         if (getenv(name) == sign + 1)
             unsetenv(name);
     }
-}
-
-static void environment_leave(const struct guard *guard, visit_t *visit)
-{
-    char **expected = visit->inside;
-    if (__atomic_compare_exchange_n(&environ, &expected, visit->before, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE))
-        environment_carry(guard, visit);
-    else
-        environment_clean(guard);
 }
 
 static void actions_save(struct sigaction *actions, bool *known)
@@ -204,11 +171,10 @@ static void *guarded_dlopen(const char *name, const char *path)
     struct sigaction actions[NSIG];
     bool known[NSIG];
     actions_save(actions, known);
-    visit_t *visit = environment_enter(guard);
-    if (!visit)
+    if (!environment_enter(guard))
         return NULL;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    environment_leave(guard, visit);
+    environment_leave(guard);
     actions_restore(actions, known);
     return library;
 }

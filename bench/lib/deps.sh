@@ -9,7 +9,7 @@ GW_BUILD_PACKAGES=(cmake gcc g++ make pkg-config libhwloc-dev libucx-dev openmpi
 GW_DEMO_PACKAGES=(python3 python3-torch libopenblas0-pthread python3-mpi4py python3-numpy python3-sklearn python3-matplotlib bible-kjv
     iproute2 procps util-linux)
 # shellcheck disable=SC2034
-GW_TEST_PACKAGES=(strace binutils python3-minimal qemu-user)
+GW_TEST_PACKAGES=(locales strace binutils python3-minimal qemu-user)
 
 # gw_need_packages NAME ...: returns 0 when all of them are installed, after installing those that were not. Silent when
 # there is nothing to do; says on stderr what it installs, or why it cannot. Needs root or sudo only when one is missing.

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings: good and bad values, who wins, what is said about mistakes. */
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +7,7 @@
 #include <gradwire/gradwire.h>
 
 #include "context_internal.h"
-#include "gw_test.h"
+#include "gw_locale.h"
 
 extern char **environ;
 
@@ -253,11 +252,7 @@ END_TEST
 START_TEST(numbers_are_read_alike_in_every_locale)
 {
     clear_environment();
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "nl_NL.UTF-8"};
-    bool set = false;
-    for (size_t i = 0; i < 4 && !set; i++)
-        set = setlocale(LC_NUMERIC, names[i]) && strcmp(localeconv()->decimal_point, ",") == 0;
-    if (!set)
+    if (!gw_test_locale_with_comma())
         gw_test_skip("numbers_are_read_alike_in_every_locale", "no locale with a decimal comma");
     gw_context_t *context;
     ck_assert_int_eq(create("GRADWIRE_TIMEOUT", "2.25", &context, NULL, 0), GW_OK);

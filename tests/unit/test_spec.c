@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Codec specifications: canonical text, and errors that say what would be allowed. */
-#include "gw_test.h"
+#include "gw_locale.h"
 
 #include <string.h>
 
@@ -34,6 +34,7 @@ static const struct {
     {"fp8e5m2:ef=off,block=32", "fp8e5m2:block=32,ef=off"},
     {"mxfp4:group=1024", "mxfp4"},
     {"mxfp4:type=nv,group=512", "nvfp4:group=512"},
+    {"topk+q8:ratio=0.1019048576", "topk+q8:ratio=0.101904858"},
 };
 
 START_TEST(good_specs_have_one_canonical_text)
@@ -45,6 +46,24 @@ START_TEST(good_specs_have_one_canonical_text)
     ck_assert_str_eq(why, "untouched");
     ck_assert_int_eq(gw_coder_parse(coder.spec, &again, NULL, 0), GW_OK);
     ck_assert_mem_eq(&coder, &again, sizeof coder);
+}
+END_TEST
+
+/* A process may have set a locale with a decimal comma. */
+START_TEST(numbers_of_specs_are_read_alike_in_every_locale)
+{
+    if (!gw_test_locale_with_comma()) {
+        gw_test_skip("numbers_of_specs_are_read_alike_in_every_locale",
+                     "localedef cannot make one");
+        return;
+    }
+    gw_coder_t coder;
+    ck_assert_int_eq(gw_coder_parse("topk:ratio=0.02", &coder, NULL, 0), GW_OK);
+    ck_assert_str_eq(coder.spec, "topk:ratio=0.02");
+    ck_assert(gw_coder_get(&coder, "ratio", 0) == 0.02);
+    ck_assert_int_eq(gw_coder_parse("topk", &coder, NULL, 0), GW_OK);
+    ck_assert(gw_coder_get(&coder, "ratio", 0) == 0.01);
+    ck_assert_int_eq(gw_coder_parse("topk:ratio=0,02", &coder, NULL, 0), GW_ERR_BAD_SETTING);
 }
 END_TEST
 
@@ -214,6 +233,7 @@ static Suite *suite(void)
     TCase *t = tcase_create("spec");
     tcase_add_loop_test(t, good_specs_have_one_canonical_text, 0, sizeof good / sizeof *good);
     tcase_add_loop_test(t, bad_specs_say_what_is_allowed, 0, sizeof bad / sizeof *bad);
+    tcase_add_test(t, numbers_of_specs_are_read_alike_in_every_locale);
     tcase_add_test(t, no_spec_is_an_error);
     tcase_add_test(t, values_are_found_by_name);
     tcase_add_test(t, families_are_in_order_of_id);

@@ -121,11 +121,12 @@ static void handler(int signo)
 {
 }
 
-/* Finds the module and checks that signal actions and environment are what they were. */
+/* Finds the module and checks that signal actions and the variables of the environment are what
+ * they were. */
 static void find_untouched(void)
 {
     static struct sigaction before[NSIG], after[NSIG];
-    char **array = environ, why[300];
+    char why[300];
     const gw_transport_t *transport;
     size_t count = 0;
     signal(SIGFPE, handler);
@@ -141,7 +142,6 @@ static void find_untouched(void)
         ck_assert_msg(before[i].sa_handler == after[i].sa_handler &&
                           before[i].sa_flags == after[i].sa_flags,
                       "the action of signal %d was changed", i);
-    ck_assert_ptr_eq(environ, array);
     for (size_t i = 0; i < count; i++)
         ck_assert_ptr_eq(environ[i], copy[i]);
     ck_assert_ptr_null(environ[count]);
@@ -205,14 +205,25 @@ static void *read_environment(void *stop)
     return NULL;
 }
 
+/* Whether a variable comes to have this value: for a moment it may still show the one before. */
+static bool arrives(const char *name, const char *value)
+{
+    for (int i = 0; i < 20000; i++) {
+        usleep(100);
+        const char *now = getenv(name);
+        if (now && strcmp(now, value) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void *write_environment(void *stop)
 {
     char value[32];
     for (int i = 0; !*(volatile int *)stop; i++) {
         snprintf(value, sizeof(value), "%d", i);
         setenv("GW_TEST_BUSY", value, 1);
-        usleep(100);
-        if (!getenv("GW_TEST_BUSY") || strcmp(getenv("GW_TEST_BUSY"), value) != 0)
+        if (!arrives("GW_TEST_BUSY", value))
             return "a variable that was set was lost";
     }
     return NULL;
