@@ -50,7 +50,7 @@ enum {
     GW_CODEC_FIXED = 1 << 1,    /* payload size follows from the count: bound() is exact */
     GW_CODEC_LINEAR = 1 << 2,   /* payloads can be summed without decoding: merge() is there */
     GW_CODEC_FEEDBACK = 1 << 3, /* encode() can keep a residual */
-    GW_CODEC_MATRIX = 1 << 4 /* works on matrices: each tensor that a layout gives it is a call of
+    GW_CODEC_MATRIX = 1 << 5 /* works on matrices: each tensor that a layout gives it is a call of
                                 its own, with coder->rows set */
 };
 
