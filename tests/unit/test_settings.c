@@ -402,6 +402,7 @@ int main(void)
     tcase_add_test(tc, ports_are_a_range);
     tcase_add_test(tc, an_unknown_kernel_tier_is_an_error);
     tcase_add_test(tc, suffixes_of_bytes);
+    tcase_set_timeout(tc, 60); /* a locale may have to be made first */
     tcase_add_test(tc, numbers_are_read_alike_in_every_locale);
     tcase_add_test(tc, unknown_names_of_the_environment_warn_once);
     tcase_add_test(tc, overrides_beat_the_environment);

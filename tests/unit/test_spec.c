@@ -233,6 +233,7 @@ static Suite *suite(void)
     TCase *t = tcase_create("spec");
     tcase_add_loop_test(t, good_specs_have_one_canonical_text, 0, sizeof good / sizeof *good);
     tcase_add_loop_test(t, bad_specs_say_what_is_allowed, 0, sizeof bad / sizeof *bad);
+    tcase_set_timeout(t, 60); /* a locale may have to be made first */
     tcase_add_test(t, numbers_of_specs_are_read_alike_in_every_locale);
     tcase_add_test(t, no_spec_is_an_error);
     tcase_add_test(t, values_are_found_by_name);
