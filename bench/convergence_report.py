@@ -83,7 +83,10 @@ def with_spread(mean, deviation, seeds, style):
 
 def against(cell):
     words = WORDS[cell["verdict"]]
-    return words if cell["loss_change"] is None or cell["verdict"] == "base" else f"{words} ({cell['loss_change']:+.1%})"
+    if cell["loss_change"] is None or cell["verdict"] == "base":
+        return words
+    change = f"{cell['loss_change']:+.1%}"
+    return f"{words} ({'0.0%' if change[1:] == '0.0%' else change})"
 
 
 def cells_of(cell, seeds):
