@@ -32,6 +32,9 @@ static inline size_t gw__element_bytes(gw_dtype_t dtype)
 /* Fills coder with the family's defaults; no name, no spec. */
 void gw__coder_defaults(const gw_codec_t *family, gw_coder_t *coder);
 
+/* The default codec of the largest budget that is not above `bits`; NULL when all are. */
+const char *gw__budget_find(double bits);
+
 /* Writes the canonical spec of complete values into coder->spec. */
 void gw__coder_print(gw_coder_t *coder);
 

@@ -285,6 +285,32 @@ static gw_status_t parse_params(gw_coder_t *coder, const char *name, char *text,
     return GW_OK;
 }
 
+/* `params` is what stands behind "auto:", or NULL. */
+static gw_status_t resolve_auto(const char *params, const char **spec, const reason_t *why)
+{
+    static const gw_codec_param_t bits = {"bits", GW_PARAM_REAL, "4", 0, 32, NULL, NULL};
+    double budget = 0, least = 0;
+    if (!params)
+        return refuse(why, GW_ERR_BAD_SETTING,
+                      "auto needs a budget, the bits that an element may take: auto:bits=4");
+    if (strncmp(params, "bits=", 5) != 0 || strchr(params, ','))
+        return refuse(why, GW_ERR_BAD_SETTING,
+                      "'%.40s': auto has one parameter, bits, as in auto:bits=4; other parameters "
+                      "belong to a codec that is named",
+                      params);
+    gw_status_t status = read_value(&bits, params + strlen("bits="), &budget, why);
+    if (status)
+        return status;
+    *spec = gw__budget_find(budget);
+    if (*spec)
+        return GW_OK;
+    const char *first = gw_codec_budget_at(0, &least);
+    return refuse(why, GW_ERR_BAD_SETTING,
+                  "bits=%.9g: no codec is a default for so few bits an element; the least is "
+                  "bits=%.9g, %s",
+                  budget, least, first);
+}
+
 gw_status_t gw_coder_parse(const char *spec, gw_coder_t *out, char *why_out, size_t why_size)
 {
     reason_t why = {why_out, why_size};
@@ -299,6 +325,10 @@ gw_status_t gw_coder_parse(const char *spec, gw_coder_t *out, char *why_out, siz
     char *params = strchr(copy, ':');
     if (params)
         *params++ = 0;
+    if (!strcmp(copy, "auto")) {
+        gw_status_t status = resolve_auto(params, &spec, &why);
+        return status ? status : gw_coder_parse(spec, out, why_out, why_size);
+    }
     gw_status_t status = find_family(copy, &coder, &why);
     if (!status && params)
         status = parse_params(&coder, copy, params, &why);

@@ -236,6 +236,26 @@ static const struct {
                   {"elements", read_elements}};
 enum { CONDITIONS = sizeof conditions / sizeof conditions[0] };
 
+/* An arrow that is not a word by itself; inside of quotation marks it belongs to a name, and behind
+ * what does not print the trouble is another one. */
+static gw_status_t check_arrow(const reader_t *r, const word_t *word)
+{
+    bool quoted = false;
+    for (size_t i = 0; i + 1 < word->length; i++) {
+        quoted ^= word->text[i] == '"';
+        if (quoted || memcmp(word->text + i, "->", 2) != 0)
+            continue;
+        if (i > 0 && !isprint((unsigned char)word->text[i - 1]))
+            continue;
+        if (i == 0)
+            return refuse_at(r, word->column + 1, "a blank is missing behind ->");
+        return refuse_at(r, word->column - 1 + i,
+                         "a blank is missing before -> (a name that holds it stands in quotation "
+                         "marks)");
+    }
+    return GW_OK;
+}
+
 static gw_status_t read_condition(const reader_t *r, const word_t *word, unsigned *seen,
                                   gw__rule_t *rule)
 {
@@ -306,6 +326,8 @@ static gw_status_t read_line(reader_t *r, gw__rule_t *rule, bool *found)
         *found = true;
         if (status == GW_OK && equals(&word, "->"))
             return read_target(r, rule);
+        if (status == GW_OK)
+            status = check_arrow(r, &word);
         if (status == GW_OK)
             status = read_condition(r, &word, &seen, rule);
         if (status != GW_OK)

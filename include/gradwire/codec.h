@@ -263,11 +263,17 @@ struct gw_codec {
  * Parses a codec specification, `name[:key=value[,key=value]...]`. On error writes a sentence that
  * names the offending part and what would be allowed into `why` (may be NULL). GW_ERR_NOT_FOUND: no
  * such codec; GW_ERR_BAD_SETTING: no such parameter, or a bad value or combination.
+ * `auto:bits=N` is the default codec of the largest budget that is not above N bits an element
+ * (gw_codec_budget_at); `out` is that codec, and nothing remembers how it was asked for.
  */
 GW_API gw_status_t gw_coder_parse(const char *spec, gw_coder_t *out, char *why, size_t why_size);
 
 /* The value of a parameter by name, or `otherwise` when the family has none of that name. */
 GW_API double gw_coder_get(const gw_coder_t *coder, const char *param, double otherwise);
+
+/* The i-th default by budget, by rising bits: its spec, and the bits an element that it is for;
+ * NULL behind the last one. */
+GW_API const char *gw_codec_budget_at(size_t i, double *bits);
 
 /* The i-th codec family in order of id, or NULL behind the last one. */
 GW_API const gw_codec_t *gw_codec_at(size_t i);

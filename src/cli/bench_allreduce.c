@@ -52,7 +52,9 @@ static void usage(FILE *out)
         "\n"
         "Each size runs three ways in turn in the same run: the codec, Gradwire's own "
         "uncompressed plan (raw),\n"
-        "and the MPI library's own all-reduce (base). Times are medians of the slowest rank's.\n"
+        "and the MPI library's own all-reduce (base; none of f16 and bf16, which MPI lacks). "
+        "Times are medians\n"
+        "of the slowest rank's.\n"
         "algbw = bytes / time; busbw = algbw x 2 (P-1)/P. wire = bytes a rank sends, headers "
         "included;\n"
         "ratio = plain / wire, where plain = 2 (P-1)/P x bytes.\n",
@@ -299,8 +301,13 @@ static void print_row(const gw_bench_t *bench, const row_t *r, bool json)
     double speedup = r->baseline_us / r->time_us;
     const char *plan = gw_plan_name(bench->plan);
     if (!json) {
-        printf("%12zu %10.0f %10.0f %10.0f %8.2f %8.3f %8.3f %12llu %7.3f %10.3e %10.3e %s %s\n",
-               bytes, r->time_us, r->raw_us, r->baseline_us, speedup, algbw, busbw,
+        char base[2][32] = {"-", "-"}; /* MPI has no such type */
+        if (!isnan(r->baseline_us)) {
+            snprintf(base[0], sizeof base[0], "%.0f", r->baseline_us);
+            snprintf(base[1], sizeof base[1], "%.2f", speedup);
+        }
+        printf("%12zu %10.0f %10.0f %10s %8s %8.3f %8.3f %12llu %7.3f %10.3e %10.3e %s %s\n", bytes,
+               r->time_us, r->raw_us, base[0], base[1], algbw, busbw,
                (unsigned long long)r->wire_bytes, r->ratio, r->error.rel_l2, r->error.max_err,
                r->identical ? "yes" : "NO", plan);
         fflush(stdout);

@@ -55,7 +55,9 @@ static void usage(FILE *out)
         "encode ef: with the residual of the step before. decode-add: into float32 sums. own + 7: "
         "own input and\n"
         "seven peers' payloads, summed and encoded in one pass, where the codec has that.\n"
-        "Exit status: 1 when a codec fails or breaks its declared bound, 2 for wrong usage.\n",
+        "Exit status: 1 when a codec fails or breaks its declared bound, 2 for wrong usage or a "
+        "file "
+        "that cannot be used.\n",
         out);
 }
 
@@ -443,7 +445,7 @@ static int run(const options_t *o, const coders_t *coders, const gw_bench_source
     status = allocate(&bench, coders, o->peers != PEERS_OFF);
     if (status == 0 &&
         !gw_bench_source_fill(source, o->dtype, bench.count, bench.src, text, sizeof text))
-        status = complain(1, "--data %s", text);
+        status = complain(USAGE, "--data %s", text);
     if (status == 0) {
         gw_bench_source_describe(source, bench.count, text, sizeof text);
         gw_bench_print_head(o->json ? stderr : stdout, &bench, text, o->repeats, coders->width);
@@ -473,7 +475,7 @@ int gw_cli_bench_codec(int argc, char **argv)
     gw_context_free(context);
     if (status == 0) {
         if (!gw_bench_source_open(o.data, &source, why, sizeof why))
-            status = complain(1, "--data %s", why);
+            status = complain(USAGE, "--data %s", why);
         else {
             status = run(&o, &coders, &source);
             gw_bench_source_close(&source);

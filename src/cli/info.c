@@ -5,12 +5,23 @@
 #include "cli.h"
 #include "info_matrix.h"
 
+/* What a setting's value stands for, where that is another text: `auto:bits=4` is a codec. */
+static const char *resolved(const gw_setting_info_t *s, gw_coder_t *coder)
+{
+    if (strcmp(s->name, "GRADWIRE_CODEC") != 0 || gw_coder_parse(s->value, coder, NULL, 0) != GW_OK)
+        return NULL;
+    return strcmp(coder->spec, s->value) == 0 ? NULL : coder->spec;
+}
+
 static void print_settings(const gw_context_t *context)
 {
     gw_setting_info_t s;
+    gw_coder_t coder;
     puts("\nsettings (value, origin):");
     for (size_t i = 0; gw_setting_at(context, i, &s) == GW_OK; i++) {
-        printf("  %-24s %s", s.name, s.value[0] ? s.value : "-");
+        const char *meant = resolved(&s, &coder);
+        printf("  %-24s %s%s%s", s.name, s.value[0] ? s.value : "-", meant ? " = " : "",
+               meant ? meant : "");
         printf("  (%s)\n  %-24s   %s: %s\n", s.origin, "", s.type, s.help);
     }
 }
@@ -75,6 +86,16 @@ static void print_params(const gw_codec_t *codec)
     }
 }
 
+static void print_budgets(void)
+{
+    double bits;
+    const char *spec;
+    puts("\ndefaults by budget (auto:bits=N is that of the largest one that is not above N bits an "
+         "element):");
+    for (size_t i = 0; (spec = gw_codec_budget_at(i, &bits)); i++)
+        printf("  bits=%-7.9g %s\n", bits, spec);
+}
+
 static void print_text(const gw_context_t *context)
 {
     printf("gradwire %s (wire revision %d)\n\nkernels: %s in use;", gw_version(), GW_WIRE_REVISION,
@@ -91,6 +112,7 @@ static void print_text(const gw_context_t *context)
     }
     puts("");
     gw_matrix_print(stdout, GW_MATRIX_TEXT);
+    print_budgets();
     puts("\ntransports:");
     const char *name;
     for (size_t i = 0; (name = gw_transport_name_at(i)); i++) {
@@ -151,12 +173,26 @@ static void json_transports(void)
     }
 }
 
+static void json_budgets(void)
+{
+    double bits;
+    const char *spec;
+    for (size_t i = 0; (spec = gw_codec_budget_at(i, &bits)); i++)
+        printf("%s{\"bits\": %.9g, \"codec\": \"%s\"}", i ? ", " : "", bits, spec);
+}
+
 static void json_settings(const gw_context_t *context)
 {
     gw_setting_info_t s;
+    gw_coder_t coder;
     for (size_t i = 0; gw_setting_at(context, i, &s) == GW_OK; i++) {
         printf("%s{\"name\": \"%s\", \"value\": ", i ? ", " : "", s.name);
         gw_json_string(stdout, s.value);
+        const char *meant = resolved(&s, &coder);
+        if (meant) {
+            printf(", \"resolved\": ");
+            gw_json_string(stdout, meant);
+        }
         printf(", \"default\": ");
         gw_json_string(stdout, s.def);
         printf(", \"type\": \"%s\", \"origin\": \"%s\", \"help\": ", s.type, s.origin);
@@ -222,6 +258,8 @@ static void print_json(const gw_context_t *context)
     json_codecs();
     printf("], \"matrix\": [");
     gw_matrix_print(stdout, GW_MATRIX_JSON);
+    printf("], \"budgets\": [");
+    json_budgets();
     printf("], \"transports\": [");
     json_transports();
     printf("], \"settings\": [");

@@ -28,7 +28,9 @@ names_are_there() {
 # names_apart SPOIL ERROR: draws in this process and looks at the boxes of all texts; SPOIL moves one onto another.
 names_apart() {
     /usr/bin/python3 - "$plot" "$rows" "$@" <<'PY'
-import argparse, importlib.machinery, importlib.util, itertools, sys
+import argparse, importlib.machinery, importlib.util, itertools, os, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+from plot_labels import overlap
 loader = importlib.machinery.SourceFileLoader("plot", sys.argv[1])
 plot = importlib.util.module_from_spec(importlib.util.spec_from_loader("plot", loader))
 loader.exec_module(plot)
@@ -45,7 +47,7 @@ boxes = [(text.get_text(), text.get_window_extent(figure.canvas.get_renderer()))
 dots = [tuple(p) for points in axes.collections for p in axes.transData.transform(points.get_offsets())]
 frame = figure.bbox
 for (a, box), (b, other) in itertools.combinations(boxes, 2):
-    assert plot.overlap(box.extents, other.extents) == 0, f"{a} lies on {b}"
+    assert overlap(box.extents, other.extents) == 0, f"{a} lies on {b}"
 for name, box in boxes:
     assert not any(box.x0 < x < box.x1 and box.y0 < y < box.y1 for x, y in dots), f"{name} lies on a point"
     assert frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1, f"{name} is cut off"

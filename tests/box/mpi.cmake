@@ -75,6 +75,7 @@ if(TARGET gradwire_openmpi)
   gw_box_test(mpi_adapter)
   gw_box_test(mpi_transport)
   gw_box_test(mpi_over_mpi)
+  gw_box_test(convergence)
 else()
   add_test(NAME mpi_absent COMMAND ${PROJECT_SOURCE_DIR}/tests/tap mpi_absent
            echo "ok - the Open MPI shim # SKIP built without Open MPI's headers")

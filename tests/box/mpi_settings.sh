@@ -38,6 +38,13 @@ out=$(mpi "${wrong[@]}" -np 3 "$bin/mpi_mixed" 2>"$work/err")
 equal "an unusable codec everywhere: plain results" "$plain" "$out"
 contains "an unusable codec everywhere: the reason" "$(cat "$work/err")" 'q44'
 
+mapfile -t named < <(shimmed GRADWIRE_CODEC=q8 GRADWIRE_STATS="$work/auto.%r.json")
+mapfile -t budget < <(shimmed GRADWIRE_CODEC=auto:bits=8 GRADWIRE_STATS="$work/auto.%r.json")
+mpi "${named[@]}" -np 2 "$bin/mpi_mixed" : "${budget[@]}" -np 1 "$bin/mpi_mixed" >"$work/out" 2>"$work/err"
+equal "a default by budget agrees with the codec that it is" "" "$(cat "$work/err")"
+check "a default by budget: the figures name that codec" stats "$work/auto.2.json" \
+    "$consistent and s['compressed'] > 0 and s['communicators'][0]['codec'] == 'q8'"
+
 # Without PMIx (here: its variables taken away) ranks cannot compare; a job of one rank need not.
 out=$(env -u PMIX_NAMESPACE LD_PRELOAD="$shim" timeout 30 "$bin/mpi_mixed" 2>&1)
 contains "a program without a launcher runs in silence" "$out" '^loss'

@@ -148,6 +148,38 @@ check_matrix_on() {
     matrix_on "$1" | grep -q '^  q4 ' && diff <(matrix_on best) <(matrix_on "$1")
 }
 
+# block NAME FILE: what stands between the markers of that name.
+block() {
+    sed -n "/<!-- $1 -->/,/<!-- \\/$1 -->/p" "$2" | sed '1d;$d'
+}
+
+codec_names() {
+    "$GW_BUILD/bin/gradwire" info --markdown codecs | sed -n 's/^| \(`[^`]*`\) .*/\1/p'
+}
+
+# check_convergence FILE: the command that made the table, its columns, and a row with figures for every codec of the program.
+# It may have rows of others.
+check_convergence() {
+    local name row bad=0 cell=[0-9]+\\.[0-9]{4} head='| codec | digits: bytes an element | digits: loss | digits: accuracy, % | digits: against raw'
+    head+=' | lm: bytes an element | lm: loss | lm: accuracy, % | lm: against raw |'
+    block convergence "$1" >"$gw_tmp/block"
+    grep -q '^    bench/convergence' "$gw_tmp/block" || { echo 'the command is missing'; bad=1; }
+    grep -qxF "$head" "$gw_tmp/block" || { echo "the head of the table is not: $head"; bad=1; }
+    while read -r name; do
+        row=$(grep -F "| $name |" "$gw_tmp/block")
+        [ "$(tr -cd '|' <<<"$row" | wc -c)" -eq 10 ] && [[ $row =~ $cell ]] || # shellcheck disable=SC2015
+            { echo "$name has no row with figures: bench/convergence --readme codecs/README.md"; bad=1; }
+    done < <(codec_names)
+    ! grep FAILED "$gw_tmp/block" && return "$bad"
+}
+
+# check_budgets FILE: bits and codecs of the table are what auto:bits=N gives.
+check_budgets() {
+    diff <(block budgets "$1" | sed -n 's/^| \([0-9.]*\) | `\([^`]*\)` |.*/\1 \2/p') \
+        <("$GW_BUILD/bin/gradwire" info | sed -n 's/^  bits=\([0-9.]*\) *\(.*\)/\1 \2/p') &&
+        [ "$(block budgets "$1" | grep -c '^| [0-9.]* | `')" -ge 7 ]
+}
+
 # Both tables with an empty line between them.
 check_both_tables() {
     local info=$GW_BUILD/bin/gradwire
@@ -207,6 +239,18 @@ sed 's/^| `q4` | quant | 4.125 /| `q4` | quant | 4.124 /' "$GW_SOURCE/codecs/REA
 tap_fails 'a matrix with another size is caught' check_manual codecs "$gw_tmp/README.md"
 sed '/^| `topblock` | block | 32 /d' "$GW_SOURCE/codecs/README.md" >"$gw_tmp/README.md"
 tap_fails 'a matrix that lacks a codec is caught' check_manual codecs "$gw_tmp/README.md"
+tap 'codecs/README.md has a convergence run of every codec' check_convergence "$GW_SOURCE/codecs/README.md"
+sed '/<!-- convergence -->/,$ { /^| `topblock` |/d }' "$GW_SOURCE/codecs/README.md" >"$gw_tmp/README.md"
+tap_fails 'a convergence table that lacks a codec is caught' check_convergence "$gw_tmp/README.md"
+sed '/<!-- convergence -->/,$ { s/^\(| `topblock` |\).*/\1 - | - | - | - | - | - | - | - |/ }' "$GW_SOURCE/codecs/README.md" >"$gw_tmp/README.md"
+tap_fails 'a row without figures is caught' check_convergence "$gw_tmp/README.md"
+sed 's/^| codec | digits: bytes an element /| codec /' "$GW_SOURCE/codecs/README.md" >"$gw_tmp/README.md"
+tap_fails 'a convergence table of other columns is caught' check_convergence "$gw_tmp/README.md"
+sed '/^    bench\/convergence/d' "$GW_SOURCE/codecs/README.md" >"$gw_tmp/README.md"
+tap_fails 'a convergence table without its command is caught' check_convergence "$gw_tmp/README.md"
+tap 'the defaults by budget in codecs/README.md are those of the program' check_budgets "$GW_SOURCE/codecs/README.md"
+sed 's/^| 8 | `q8` |/| 8 | `q7` |/' "$GW_SOURCE/codecs/README.md" >"$gw_tmp/README.md"
+tap_fails 'another default is caught' check_budgets "$gw_tmp/README.md"
 tap 'the matrix is the same on the reference kernels' check_matrix_on ref
 tap '--markdown by itself prints both tables' check_both_tables
 tap_fails '--markdown of another word is wrong usage' "$GW_BUILD/bin/gradwire" info --markdown transports

@@ -35,6 +35,12 @@ static const struct {
     {"mxfp4:group=1024", "mxfp4"},
     {"mxfp4:type=nv,group=512", "nvfp4:group=512"},
     {"topk+q8:ratio=0.1019048576", "topk+q8:ratio=0.101904858"},
+    {"auto:bits=1", "q1r"},
+    {"auto:bits=1.99", "q1r"},
+    {"auto:bits=8", "q8"},
+    {"auto:bits=16", "bf16"},
+    {"auto:bits=31.9", "bf16"},
+    {"auto:bits=32", "lossless"},
 };
 
 START_TEST(good_specs_have_one_canonical_text)
@@ -112,6 +118,17 @@ static const struct {
     {"q1:round=stochastic", GW_ERR_BAD_SETTING, {"round=stochastic", "force=1"}},
     {"q4:bits=9", GW_ERR_BAD_SETTING, {"bits=9", "1 to 8"}},
     {"fp8", GW_ERR_NOT_FOUND, {"'fp8'", "fp8e4m3"}},
+    {"auto", GW_ERR_BAD_SETTING, {"auto needs a budget", "auto:bits=4"}},
+    {"auto:", GW_ERR_BAD_SETTING, {"one parameter", "auto:bits=4"}},
+    {"auto:bits", GW_ERR_BAD_SETTING, {"'bits'", "one parameter"}},
+    {"auto:bits=", GW_ERR_BAD_SETTING, {"bits=:", "a number from 0 to 32"}},
+    {"auto:bits=four", GW_ERR_BAD_SETTING, {"bits=four", "a number from 0 to 32"}},
+    {"auto:bits=-1", GW_ERR_BAD_SETTING, {"bits=-1", "0 to 32"}},
+    {"auto:bits=33", GW_ERR_BAD_SETTING, {"bits=33", "0 to 32"}},
+    {"auto:bits=nan", GW_ERR_BAD_SETTING, {"bits=nan", "0 to 32"}},
+    {"auto:bits=4,ef=off", GW_ERR_BAD_SETTING, {"'bits=4,ef=off'", "one parameter", "is named"}},
+    {"auto:bits=0.01", GW_ERR_BAD_SETTING, {"bits=0.01", "so few bits", "the least is bits=0.25"}},
+    {"auto:bits=0", GW_ERR_BAD_SETTING, {"bits=0", "so few bits"}},
     {"fp8e4m3:block=100", GW_ERR_BAD_SETTING, {"block=100", "multiple of 32", "96"}},
     {"fp8e5m2:block=16", GW_ERR_BAD_SETTING, {"32 to 4096"}},
     {"nvfp4:group=1000", GW_ERR_BAD_SETTING, {"group=1000", "multiple of 512", "1024"}},
@@ -155,6 +172,31 @@ START_TEST(values_are_found_by_name)
     ck_assert(gw_coder_get(&coder, "ef", -1) == 0);
     ck_assert(gw_coder_get(&coder, "zero", -1) == 1);
     ck_assert(gw_coder_get(&coder, "ratio", -1) == -1);
+}
+END_TEST
+
+/* Each default is a codec, is what its budget resolves to, and sends about as many bits. */
+START_TEST(budgets_hold_what_they_say)
+{
+    double bits, before = 0;
+    const char *spec;
+    size_t i = 0, sized = 1 << 24;
+    for (; (spec = gw_codec_budget_at(i, &bits)); i++) {
+        char text[32];
+        gw_coder_t named, budget;
+        ck_assert(bits > before);
+        before = bits;
+        ck_assert_msg(gw_coder_parse(spec, &named, NULL, 0) == GW_OK, "%s", spec);
+        ck_assert_str_eq(named.spec, spec);
+        snprintf(text, sizeof text, "auto:bits=%.9g", bits);
+        ck_assert_int_eq(gw_coder_parse(text, &budget, NULL, 0), GW_OK);
+        ck_assert_mem_eq(&budget, &named, sizeof named);
+        double sent = 8.0 * (double)named.family->bound(&named, GW_F32, sized) / (double)sized;
+        gw_check(sent <= bits * 1.15, "%s sends %g bits, not %g", spec, sent, bits);
+    }
+    ck_assert_uint_ge(i, 7);
+    ck_assert_ptr_null(gw_codec_budget_at(i, &bits));
+    ck_assert_ptr_null(gw_codec_budget_at(SIZE_MAX, &bits));
 }
 END_TEST
 
@@ -237,6 +279,7 @@ static Suite *suite(void)
     tcase_add_test(t, numbers_of_specs_are_read_alike_in_every_locale);
     tcase_add_test(t, no_spec_is_an_error);
     tcase_add_test(t, values_are_found_by_name);
+    tcase_add_test(t, budgets_hold_what_they_say);
     tcase_add_test(t, families_are_in_order_of_id);
     tcase_add_test(t, families_can_be_registered);
     suite_add_tcase(s, t);
