@@ -134,6 +134,7 @@ convergence, tmp = sys.argv[1:]
 done, second = f"{tmp}/out/results.jsonl", f"{tmp}/out/runs/digits-1-q8.log"
 process = subprocess.Popen([convergence, "--no-build", "--task", "digits", "--out", f"{tmp}/out", "--codec", "q8", "--trainer",
                             f"{tmp}/trainer.py", "--seeds", "1"], start_new_session=True, stdout=subprocess.DEVNULL,
+                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
                            stderr=subprocess.PIPE, text=True)
 for _ in range(1200):
     if os.path.exists(second) and len(open(second).read()) > 100:
@@ -141,7 +142,7 @@ for _ in range(1200):
     time.sleep(0.1)
 time.sleep(1)
 os.killpg(process.pid, signal.SIGINT)
-said = process.communicate(timeout=60)[1]
+said = process.communicate(timeout=90)[1]
 assert process.returncode == 130 and "goes on from there" in said, (process.returncode, said)
 assert len(open(done).read().splitlines()) == 1
 ranks = subprocess.run(["pgrep", "-f", f"{tmp}/trainer.py"], capture_output=True, text=True).stdout
