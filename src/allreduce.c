@@ -218,11 +218,21 @@ gw_status_t gw__call_step(gw_work_t *work)
     return work->status;
 }
 
-/* A call that the caller's codec would not make smaller. */
-static void pass_by(const gw_comm_t *comm, gw_decision_t *decision)
+/* Whether what such a call exchanges can be carried by the plan: its frames or, of a codec that
+ * sums factors, binary32. */
+static bool carries(gw_plan_kind_t plan, const gw_coder_t *coder, gw_dtype_t dtype)
 {
-    *decision = (gw_decision_t){
-        .reason = GW_REASON_TOO_SMALL, .plan = decision->plan, .coder = &comm->engine.raw};
+    return !gw__plan_merges(plan) || coder->family->factors || gw__frame_merges(coder, dtype);
+}
+
+/* A call that the caller's codec would not make smaller. */
+static void pass_by(const gw_work_t *work, gw_decision_t *decision)
+{
+    const gw_coder_t *raw = &work->comm->engine.raw;
+    bool fits = carries(decision->plan, raw, work->call.dtype);
+    *decision = (gw_decision_t){.reason = GW_REASON_TOO_SMALL,
+                                .plan = fits ? decision->plan : GW_PLAN_DIRECT,
+                                .coder = raw};
 }
 
 /* A call with a layout goes in parts. */
@@ -243,15 +253,14 @@ static gw_status_t prepare(gw_work_t *work, const gw_comm_facts_t *given)
     if (given && !work->decision.compress)
         return GW_OK;
     if (work->decision.coder) { /* given by the caller */
-        if (gw__plan_merges(work->decision.plan) &&
-            !gw__frame_merges(work->decision.coder, work->call.dtype))
+        if (!carries(work->decision.plan, work->decision.coder, work->call.dtype))
             return turn_down(comm, &work->call, GW_ERR_UNSUPPORTED);
         work->decision.compress = work->call.count > 0 && comm->size > 1;
         if (!work->decision.compress)
             work->decision.reason =
                 work->call.count == 0 ? GW_REASON_ZERO_COUNT : GW_REASON_SINGLE_RANK;
         else if (!gw__policy_gains(work->decision.coder, &work->call))
-            pass_by(comm, &work->decision);
+            pass_by(work, &work->decision);
         return divide(work, given);
     }
     gw_comm_facts_t facts = {.size = comm->size,

@@ -224,6 +224,24 @@ static bool greeted(const gw__closing_t *c)
     return !c->greets || (c->came && c->hello && c->greeting.status == GW_OK);
 }
 
+/* Said that all is well, and then took no message any more. */
+static bool has_left(const gw__closing_t *c)
+{
+    return c->heard && c->told && c->send.status < GW_OK;
+}
+
+/*
+ * Whether other peers than those that have left are still to be heard of. Whoever leaves before it
+ * took the last message has most likely been failed by one of them, which then is to blame.
+ */
+static bool waits_for_others(const gw__engine_t *engine)
+{
+    for (int r = 0; r < engine->size; r++)
+        if (engine->closing[r].takes_part && !has_left(&engine->closing[r]))
+            return true;
+    return false;
+}
+
 /* Looks at one peer's messages; *moved is set when one of them is new. */
 static gw_status_t look(gw__engine_t *engine, int peer, bool *moved)
 {
@@ -240,7 +258,9 @@ static gw_status_t look(gw__engine_t *engine, int peer, bool *moved)
         if (c->recv.length > 0)
             return take_notice(engine, peer, c);
     }
-    if (c->told && c->send.status != GW_OK && c->send.status != GW_IN_PROGRESS)
+    if (has_left(c) && waits_for_others(engine))
+        return GW_OK;
+    if (c->told && c->send.status < GW_OK)
         return take_error(engine, peer, c->send.status);
     bool over = c->heard && c->told && c->send.status == GW_OK && greeted(c);
     *moved |= over || c->heard != heard;

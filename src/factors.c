@@ -133,6 +133,7 @@ static gw_status_t take_sum(gw_work_t *work)
         add_computing(&f->figures, &f->figures.encode_us, began);
         f->second = true;
         work->job.number = comm->calls++;
+        comm->parts.extra++;
         begin_sum(work, f->io.second, f->sizes.second);
         return GW_IN_PROGRESS;
     }

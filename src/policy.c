@@ -72,7 +72,7 @@ bool gw__policy_gains(const gw_coder_t *coder, const gw_call_t *call)
 /* Bytes of one exchange of a call: of all elements, or of the larger one of two factors. */
 static size_t exchanged(const gw_coder_t *coder, const gw_call_t *call)
 {
-    gw_factor_sizes_t s;
+    gw_factor_sizes_t s = {.first = 0};
     if (!coder->family->factors)
         return gw_frame_bound(coder, call->dtype, call->count);
     gw__factors_serve(coder, call->dtype, call->count, call->rows, &s);

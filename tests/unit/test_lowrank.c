@@ -202,6 +202,62 @@ START_TEST(a_thin_sum_is_found)
 }
 END_TEST
 
+/* The sums of factors are plain binary32, so every plan serves them; what goes uncompressed in 16
+ * bits for want of gain cannot be merged, and is split otherwise. */
+START_TEST(every_plan_sums_factors)
+{
+    static const gw_plan_kind_t plans[] = {GW_PLAN_DIRECT, GW_PLAN_GATHER, GW_PLAN_RING,
+                                           GW_PLAN_TREE};
+    for (size_t p = 0; p < 4; p++) {
+        run_t r = make("lowrank:rank=12", 4, 6, nearly_thin);
+        r.plan = plans[p];
+        r.dtype = p % 2 ? GW_F32 : GW_BF16;
+        go(&r);
+        ck_assert_msg(error_of(&r, r.calls - 1) < 1e-4, "%s", gw_plan_name(plans[p]));
+        ck_assert_uint_eq(r.stats[0].compressed, 6);
+        end(&r);
+        run_t small = make("lowrank", 4, 1, normal);
+        small.plan = plans[p];
+        small.dtype = GW_F16;
+        small.count = 50;
+        go(&small);
+        ck_assert_uint_eq(small.stats[0].reasons[GW_REASON_TOO_SMALL], 1);
+        end(&small);
+    }
+}
+END_TEST
+
+/* As a shim makes its calls: it asks for the decision first. */
+static void decided_body(gw_rank_t *rank)
+{
+    gw_comm_facts_t facts = {.size = rank->size};
+    float *x = malloc(COUNT * sizeof *x);
+    for (gw_dtype_t dtype = GW_F32; dtype <= GW_BF16; dtype++) {
+        memset(x, 0, COUNT * sizeof *x);
+        gw_call_t call = {GW_ALLREDUCE, dtype, GW_SUM, COUNT, NULL, x, 0};
+        gw_decision_t decision = gw_decide(rank->context, &call, &facts);
+        gw_check(decision.compress && decision.plan == GW_PLAN_RING, "decision");
+        gw_check(gw_allreduce_decided(rank->comm, &call, &facts, &decision) == GW_OK, "%s",
+                 gw_comm_error(rank->comm));
+    }
+    free(x);
+}
+
+START_TEST(a_ring_of_the_settings_sums_factors)
+{
+    gw_setting_t settings[] = {
+        {"GRADWIRE_CODEC", "lowrank"}, {"GRADWIRE_PLAN", "ring"}, {"GRADWIRE_MIN_BYTES", "0"}};
+    gw_world_t world = {.size = 3,
+                        .transport = "loopback",
+                        .settings = settings,
+                        .setting_count = 3,
+                        .body = decided_body};
+    gw_world_run(&world);
+    for (int r = 0; r < 3; r++)
+        ck_assert_int_eq(world.created[r], GW_OK);
+}
+END_TEST
+
 /* All ways to make a call give the same bytes. */
 START_TEST(ways_do_not_matter)
 {
@@ -698,6 +754,8 @@ int main(void)
     TCase *tc = tcase_create("lowrank");
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, a_thin_sum_is_found);
+    tcase_add_test(tc, every_plan_sums_factors);
+    tcase_add_test(tc, a_ring_of_the_settings_sums_factors);
     tcase_add_test(tc, ways_do_not_matter);
     tcase_add_test(tc, feedback_and_warm_start_act);
     tcase_add_test(tc, error_falls_with_the_rank);
