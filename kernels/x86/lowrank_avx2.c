@@ -4,6 +4,7 @@
 
 #include <float.h>
 #include <immintrin.h>
+#include <string.h>
 
 #include "bytes.h"
 #include "fpmode.h"
@@ -18,18 +19,6 @@ typedef __m256 one_t;
 
 #include "lowrank_walk.h"
 
-/* All bits of the first n of 8 elements, from n on none. */
-INLINE __m256i mask_of(size_t n)
-{
-    const __m256i places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n > 8 ? 8 : (int)n), places);
-}
-
-INLINE size_t behind(size_t n)
-{
-    return n > 8 ? n - 8 : 0;
-}
-
 INLINE wide_t wide_zero(void)
 {
     return (wide_t){_mm256_setzero_ps(), _mm256_setzero_ps()};
@@ -40,10 +29,15 @@ INLINE wide_t wide_load(const float *from)
     return (wide_t){_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)};
 }
 
+/* By way of a copy: where a page ends behind the elements, masked access depends on the processor
+ * to forgive what it does not touch, which costs some of them thousands of cycles and emulators a
+ * fault.
+ */
 INLINE wide_t wide_load_part(const float *from, size_t n)
 {
-    return (wide_t){_mm256_maskload_ps(from, mask_of(n)),
-                    _mm256_maskload_ps(from + 8, mask_of(behind(n)))};
+    float part[LANES] = {0};
+    memcpy(part, from, n * sizeof *part);
+    return wide_load(part);
 }
 
 INLINE void wide_store(float *to, wide_t x)
@@ -54,8 +48,9 @@ INLINE void wide_store(float *to, wide_t x)
 
 INLINE void wide_store_part(float *to, wide_t x, size_t n)
 {
-    _mm256_maskstore_ps(to, mask_of(n), x.low);
-    _mm256_maskstore_ps(to + 8, mask_of(behind(n)), x.high);
+    float part[LANES];
+    wide_store(part, x);
+    memcpy(to, part, n * sizeof *part);
 }
 
 INLINE one_t one_of(float x)
