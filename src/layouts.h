@@ -10,7 +10,6 @@
 /* Bounds of a file: more than anybody writes, and little enough to be read in no time. */
 enum {
     GW__LAYOUTS_FILE_MAX = 8 * 1024 * 1024, /* bytes */
-    GW__LAYOUTS_LINE_MAX = 1024,            /* bytes of one line */
     GW__LAYOUTS_MAX = 1024                  /* buffers */
 };
 

@@ -2,16 +2,13 @@
 /* Rules as objects: reading a file, matching a call, printing, the digest that ranks compare. */
 #include "rules.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "hash.h"
+#include "text.h"
 
 enum { ALL_DTYPES = 1 << GW_F32 | 1 << GW_F16 | 1 << GW_BF16 };
 
@@ -189,51 +186,6 @@ uint64_t gw__rules_digest(const gw__rules_t *rules)
         hash = gw__mix64(hash ^ gw__hash_text(text));
     }
     return hash;
-}
-
-/* At most `size` bytes; more in the file shows as `size`. -1 with errno. */
-static ssize_t read_all(int fd, char *out, size_t size)
-{
-    size_t used = 0;
-    while (used < size) {
-        ssize_t got = read(fd, out + used, size - used);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
-        used += (size_t)got;
-    }
-    return (ssize_t)used;
-}
-
-char *gw__text_load(const char *path, size_t most, size_t *length, char *why, size_t why_size)
-{
-    struct stat info;
-    char *text = NULL;
-    ssize_t got = -1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        snprintf(why, why_size, "cannot be read: %s", strerror(errno));
-    } else if (!S_ISREG(info.st_mode)) {
-        snprintf(why, why_size, "is not a file of text");
-    } else if (!(text = malloc(most + 1))) {
-        snprintf(why, why_size, "out of memory");
-    } else if ((got = read_all(fd, text, most + 1)) < 0) {
-        snprintf(why, why_size, "cannot be read: %s", strerror(errno));
-    } else if ((size_t)got > most) {
-        snprintf(why, why_size, "is larger than %zu bytes", most);
-        got = -1;
-    }
-    if (fd >= 0)
-        close(fd);
-    if (got < 0) {
-        free(text);
-        return NULL;
-    }
-    *length = (size_t)got;
-    return text;
 }
 
 gw_status_t gw__rules_read(const char *path, gw__rules_t *out, char *why, size_t why_size)

@@ -11,7 +11,6 @@
 /* Bounds of a file: more than anybody writes, and little enough to be read in no time. */
 enum {
     GW__RULES_FILE_MAX = 64 * 1024, /* bytes */
-    GW__RULES_LINE_MAX = 1024,      /* bytes of one line */
     GW__RULES_MAX = 256,            /* rules */
     GW__RULES_NAME_MAX = 64,        /* bytes of a name pattern, with its NUL */
     GW__RULES_TENSOR_MAX = 128,     /* bytes of a pattern of tensors' names, with its NUL */
@@ -54,9 +53,6 @@ gw_status_t gw__rules_parse(const char *text, size_t length, gw__rules_t *out, c
 gw_status_t gw__rules_read(const char *path, gw__rules_t *out, char *why, size_t why_size);
 
 void gw__rules_free(gw__rules_t *rules);
-
-/* The bytes of a regular file of at most `most` bytes, malloc'ed; NULL with the reason in `why`. */
-char *gw__text_load(const char *path, size_t most, size_t *length, char *why, size_t why_size);
 
 /* Whether a rule has a condition on tensors: then it decides on tensors, never on a call. */
 bool gw__rule_names_tensors(const gw__rule_t *rule);

@@ -10,6 +10,7 @@
 #include "context_internal.h"
 #include "gw_test.h"
 #include "gw_world.h"
+#include "text.h"
 
 static char file_name[64], other_name[64];
 
@@ -100,7 +101,7 @@ static const struct {
     {"-> q9", "line 1, column 4: 'q9': ", "closest: 'q8'"},
     {"-> q4:bukket=64", "line 1, column 4: 'q4:bukket=64': ", "bukket"},
     {"\n# c\nbyts=4 -> q4", "line 3, column 1: 'byts': ", "no such condition"},
-    {"=4 -> q4", "line 1, column 1: '': ", "no such condition"},
+    {"=4 -> q4", "line 1, column 1: ", "no such condition"},
     {"bytes -> q4", "line 1, column 1: 'bytes': ", "name=value"},
     {"bytes= -> q4", "line 1, column 1: 'bytes=': ", "name=value"},
     {"bytes=4x -> q4", "line 1, column 7: '4x': ", "wanted bytes"},
@@ -113,7 +114,7 @@ static const struct {
     {"comm=world -> q4", "line 1, column 6: 'world': ", "wanted a number"},
     {"slot=0 -> q4", "line 1, column 6: '0': ", "counted from 1"},
     {"dtype=f64 -> q4", "line 1, column 7: 'f64': ", "must be f32, f16 or bf16"},
-    {"dtype=f32, -> q4", "line 1, column 11: '': ", "must be f32, f16 or bf16"},
+    {"dtype=f32, -> q4", "line 1, column 11: ", "must be f32, f16 or bf16"},
     {"collective=reduce -> q4", "line 1, column 12: 'reduce': ", "allreduce"},
     {"ranks=2 ranks=2 -> q4", "line 1, column 9: 'ranks': ", "given twice"},
     {"name=\"a -> q4", "line 1, column 1: ", "not closed"},
@@ -171,8 +172,8 @@ START_TEST(sizes_are_bounded)
     ck_assert_int_eq(parse(text, &rules, why, sizeof why), GW_ERR_BAD_SETTING);
     ck_assert_str_eq(why, "line 257, column 1: more than 256 rules");
     memset(text, '#', sizeof text);
-    ck_assert_int_eq(gw__rules_parse(text, GW__RULES_LINE_MAX, &rules, why, sizeof why), GW_OK);
-    ck_assert_int_eq(gw__rules_parse(text, GW__RULES_LINE_MAX + 1, &rules, why, sizeof why),
+    ck_assert_int_eq(gw__rules_parse(text, GW__TEXT_LINE_MAX, &rules, why, sizeof why), GW_OK);
+    ck_assert_int_eq(gw__rules_parse(text, GW__TEXT_LINE_MAX + 1, &rules, why, sizeof why),
                      GW_ERR_BAD_SETTING);
     ck_assert_ptr_nonnull(strstr(why, "longer than 1024 bytes"));
     for (size_t i = 999; i < sizeof text; i += 1000)
