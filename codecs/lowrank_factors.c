@@ -9,6 +9,7 @@
 #include "bytes.h"
 #include "codecs.h"
 #include "fpmode.h"
+#include "splitmix.h"
 
 /*
  * PowerSGD (Vogels, Karimireddy, Jaggi: Practical Low-Rank Gradient Compression for Distributed
@@ -111,21 +112,14 @@ static void fill_nan(float *x, size_t count)
 /* ---- P = M Q ------------------------------------------------------------------------------------
  */
 
-static uint64_t mix(uint64_t h)
-{
-    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
-    h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
-    return h ^ (h >> 31);
-}
-
 /* A random column of at most norm 1: the finalizer of splitmix64 on key and place. */
 static void draw_column(uint64_t key, size_t k, size_t cols, float *q)
 {
-    const uint64_t step = 0x9E3779B97F4A7C15u;
     float most = ldexpf(1.0f, -(ceil_log2(cols) + 1) / 2 - 23);
-    uint64_t stream = mix(key + (k + 1) * step);
+    uint64_t stream = gw__splitmix(key + (k + 1) * GW_SPLITMIX_STEP);
     for (size_t j = 0; j < cols; j++) {
-        int32_t value = (int32_t)(mix(stream + (j + 1) * step) >> 40) - (1 << 23);
+        int32_t value =
+            (int32_t)(gw__splitmix(stream + (j + 1) * GW_SPLITMIX_STEP) >> 40) - (1 << 23);
         q[j] = (float)value * most;
     }
 }

@@ -10,6 +10,7 @@
 #include "bytes.h"
 #include "kernels.h"
 #include "sparse.h"
+#include "splitmix.h"
 
 enum { RATIO, BLOCK, SEED, VALUES, SCALE, FEEDBACK, FORCE };
 
@@ -100,19 +101,12 @@ static size_t bound(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count
            (tail ? block_bytes(coder, wire_dtype, tail) : 0);
 }
 
-static uint64_t mix(uint64_t h)
-{
-    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
-    h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
-    return h ^ (h >> 31);
-}
-
 /* What all places of a block follow from; it travels, so that a decoder needs no key. */
 static uint32_t draw_of(const gw_coder_t *coder, uint64_t shared_key, uint64_t block)
 {
-    const uint64_t step = 0x9E3779B97F4A7C15u;
-    uint64_t key = mix(shared_key + step) ^ mix((uint64_t)coder->value[SEED] + 2 * step);
-    return (uint32_t)(mix(key + (block + 1) * step) >> 33);
+    uint64_t key = gw__splitmix(shared_key + GW_SPLITMIX_STEP) ^
+                   gw__splitmix((uint64_t)coder->value[SEED] + 2 * GW_SPLITMIX_STEP);
+    return (uint32_t)(gw__splitmix(key + (block + 1) * GW_SPLITMIX_STEP) >> 33);
 }
 
 /*
@@ -122,11 +116,11 @@ static uint32_t draw_of(const gw_coder_t *coder, uint64_t shared_key, uint64_t b
  */
 static void draw(uint32_t draw, size_t n, size_t k, size_t from, size_t count, uint32_t *index)
 {
-    uint64_t key = mix(draw);
+    uint64_t key = gw__splitmix(draw);
     uint64_t turn = (key >> 32) * n >> 32;
     uint64_t low = from * n / k;
     for (size_t j = from; j < from + count; j++) {
-        uint64_t high = (j + 1) * n / k, dice = mix(key + j) >> 32;
+        uint64_t high = (j + 1) * n / k, dice = gw__splitmix(key + j) >> 32;
         uint64_t place = low + (dice * (high - low) >> 32) + turn;
         index[j - from] = (uint32_t)(place < n ? place : place - n);
         low = high;

@@ -7,6 +7,7 @@
 
 #include "bytes.h"
 #include "sparse.h"
+#include "splitmix.h"
 
 /*
  * Exact selection has three ways to the same result. The quick one guesses a lower bound for the
@@ -365,8 +366,7 @@ bool gw__topk_encode_block(const gw__topk_spec_t *spec, const gw_encode_t *in, s
         v.direct = lost ? NULL : residual;
     }
     if (!spec->sampled ||
-        !select_sampled(&v, w.slots, (in->first + at) * UINT64_C(0x9E3779B97F4A7C15) >> 32, &w,
-                        scratch))
+        !select_sampled(&v, w.slots, (in->first + at) * GW_SPLITMIX_STEP >> 32, &w, scratch))
         select_exact(&v, w.slots, &w, scratch);
     return lost > 0;
 }

@@ -8,6 +8,7 @@
 
 #include "bytes.h"
 #include "kernels.h"
+#include "splitmix.h"
 
 /* Buckets that reach this magnitude take the plain grid. */
 #define GW_QUANT_HUGE 0x1p125f
@@ -129,20 +130,13 @@ typedef struct gw_quant_noise {
 #define GW_QUANT_NOISE_MUL1 0x85EBCA6Bu
 #define GW_QUANT_NOISE_MUL2 0xC2B2AE35u
 
-static inline uint64_t gw__quant_mix(uint64_t h)
-{
-    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
-    h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
-    return h ^ (h >> 31);
-}
-
 /* Per bucket: two words out of a 64-bit finaliser. `bucket` counts from the start of the call. The
  * key is mixed first: keys that differ by a multiple of the step would else give shifted sequences.
  */
 static inline gw_quant_noise_t gw__quant_noise(uint64_t key, uint64_t bucket)
 {
-    uint64_t step = 0x9E3779B97F4A7C15u;
-    uint64_t h = gw__quant_mix(gw__quant_mix(key + step) + (bucket + 1) * step);
+    uint64_t start = gw__splitmix(key + GW_SPLITMIX_STEP);
+    uint64_t h = gw__splitmix(start + (bucket + 1) * GW_SPLITMIX_STEP);
     return (gw_quant_noise_t){(uint32_t)h, (uint32_t)(h >> 32)};
 }
 

@@ -8,6 +8,7 @@
 
 #include "bytes.h"
 #include "kernels.h"
+#include "splitmix.h"
 
 /*
  * A block x of m = 2^k elements is rotated: z = H D x, where D has random signs and H is the
@@ -20,19 +21,10 @@
 /* ---- Signs --------------------------------------------------------------------------------------
  */
 
-static inline uint64_t gw__rotate_mix(uint64_t h)
-{
-    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
-    h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
-    return h ^ (h >> 31);
-}
-
-#define GW_ROTATE_STEP 0x9E3779B97F4A7C15u
-
 /* What gw__rotate_signs() takes for a seed; all ranks must have the same one. */
 static inline uint64_t gw__rotate_start(uint32_t seed)
 {
-    return gw__rotate_mix(seed + GW_ROTATE_STEP);
+    return gw__splitmix(seed + GW_SPLITMIX_STEP);
 }
 
 /* The signs of the elements 64 * index to 64 * index + 63 of a block, low bits first, 1 is minus:
@@ -40,7 +32,7 @@ static inline uint64_t gw__rotate_start(uint32_t seed)
  * piece does not depend on its place in the call. */
 static inline uint64_t gw__rotate_signs(uint64_t start, uint64_t index)
 {
-    return gw__rotate_mix(start + (index + 1) * GW_ROTATE_STEP);
+    return gw__splitmix(start + (index + 1) * GW_SPLITMIX_STEP);
 }
 
 /* ---- Levels -------------------------------------------------------------------------------------

@@ -5,14 +5,12 @@
 
 #include <stdint.h>
 
-/* The finalizer of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
- * 2014). */
+#include "splitmix.h"
+
+/* The number that SplitMix64 gives for a state. */
 static inline uint64_t gw__mix64(uint64_t z)
 {
-    z += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
+    return gw__splitmix(z + GW_SPLITMIX_STEP);
 }
 
 /* FNV-1a of a text. */
