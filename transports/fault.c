@@ -501,8 +501,11 @@ static gw_status_t fault_close(gw_link_t *link)
     return status;
 }
 
+/* A frozen link sees no acknowledgement of anybody. */
 static gw_status_t fault_reach(gw_link_t *link, int peer, double seconds)
 {
+    if (link->frozen)
+        return GW_ERR_UNREACHABLE;
     if (!link->inner || !link->below->reach)
         return GW_OK;
     return link->below->reach(link->inner, peer, seconds);

@@ -392,7 +392,10 @@ START_TEST(freeze)
     pair_t pair = pair_open(2, "over=loopback,freeze=0@0");
     char in, byte = 0;
     gw_request_t sent, received, frozen[2];
+    ck_assert_int_eq(fault()->reach(pair.link[0], 1, 1.0), GW_OK);
     ck_assert_int_eq(fault()->send(pair.link[0], 1, 1, &byte, 1, &frozen[0]), GW_IN_PROGRESS);
+    ck_assert_int_eq(fault()->reach(pair.link[0], 1, 1.0), GW_ERR_UNREACHABLE);
+    ck_assert_int_eq(fault()->reach(pair.link[1], 0, 1.0), GW_OK);
     fault()->send(pair.link[1], 0, 1, &byte, 1, &sent);
     ck_assert_int_eq(fault()->recv(pair.link[0], 1, 1, &in, 1, &frozen[1]), GW_IN_PROGRESS);
     fault()->recv(pair.link[1], 0, 1, &in, 1, &received);

@@ -120,7 +120,14 @@ static void wait_and_watch(stage_t *stage)
         atomic_store(&stage->still, atomic_load(&stage->still) + took);
 }
 
-static void run_threads(stage_t *stage, void (*fn)(stage_t *stage, int actor))
+/* Threads cannot be killed one by one. */
+static void give_up(const stage_t *stage, int actor, double patience)
+{
+    fprintf(stderr, "actor %d of %d has not come back for %.1f s\n", actor, stage->size, patience);
+    abort();
+}
+
+static void run_threads(stage_t *stage, void (*fn)(stage_t *stage, int actor), double patience)
 {
     strand_t strands[ACTORS];
     for (int i = 0; i <= stage->size; i++) {
@@ -128,9 +135,13 @@ static void run_threads(stage_t *stage, void (*fn)(stage_t *stage, int actor))
         if (pthread_create(&strands[i].thread, NULL, strand_main, &strands[i]) != 0)
             abort();
     }
+    double until = stage_now() + patience;
     for (int i = 0; i <= stage->size; i++)
-        while (!atomic_load(&stage->finished[i]))
+        while (!atomic_load(&stage->finished[i])) {
             wait_and_watch(stage);
+            if (stage_now() > until)
+                give_up(stage, i, patience);
+        }
     for (int i = 0; i <= stage->size; i++)
         pthread_join(strands[i].thread, NULL);
 }
@@ -186,7 +197,7 @@ static void run_processes(stage_t *stage, void (*fn)(stage_t *stage, int actor),
 void stage_run(stage_t *stage, void (*fn)(stage_t *stage, int actor), double patience)
 {
     if (stage->threads)
-        run_threads(stage, fn);
+        run_threads(stage, fn, patience);
     else
         run_processes(stage, fn, patience);
 }

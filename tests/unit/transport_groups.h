@@ -59,7 +59,8 @@ stage_t *stage_new(int size, bool threads);
 void stage_free(stage_t *stage);
 
 /* Runs `fn` as each actor and waits for them. A process that was stopped gets SIGCONT once all
- * others have finished; one that hangs for `patience` seconds is killed and has failed. */
+ * others have finished; one that hangs for `patience` seconds is killed and has failed; a thread
+ * that does so ends the program by SIGABRT. */
 void stage_run(stage_t *stage, void (*fn)(stage_t *stage, int actor), double patience);
 
 /* The out-of-band all-gather: zeros stand for the dead. GW_ERR_TIMEOUT after 20 s. */
