@@ -192,8 +192,10 @@ static bool read_number(const gw_codec_param_t *p, const char *text, double *out
     *out = read_real(text, &end);
     if (*end || !isfinite(*out) || *out < p->min || *out > p->max)
         return false;
-    print_real(*out, digits, sizeof digits);
-    *out = read_real(digits, NULL);
+    if (p->type == GW_PARAM_REAL) {
+        print_real(*out, digits, sizeof digits);
+        *out = read_real(digits, NULL);
+    }
     return true;
 }
 
@@ -214,9 +216,12 @@ static gw_status_t read_value(const gw_codec_param_t *p, const char *text, doubl
     default:
         if (read_number(p, text, out))
             return GW_OK;
-        return refuse(why, GW_ERR_BAD_SETTING, "%s=%.40s: allowed is %s from %.9g to %.9g", p->name,
-                      text, p->type == GW_PARAM_INT ? "a whole number" : "a number", p->min,
-                      p->max);
+        if (p->type == GW_PARAM_INT)
+            return refuse(why, GW_ERR_BAD_SETTING,
+                          "%s=%.40s: allowed is a whole number from %.0f to %.0f", p->name, text,
+                          p->min, p->max);
+        return refuse(why, GW_ERR_BAD_SETTING, "%s=%.40s: allowed is a number from %.9g to %.9g",
+                      p->name, text, p->min, p->max);
     }
 }
 
@@ -230,6 +235,8 @@ static void print_value(const gw_codec_param_t *p, double value, char *out, size
         for (int i = 0; i < (int)value && strchr(at, '|'); i++)
             at = strchr(at, '|') + 1;
         snprintf(out, size, "%.*s", (int)strcspn(at, "|"), at);
+    } else if (p->type == GW_PARAM_INT) {
+        snprintf(out, size, "%.0f", value);
     } else {
         print_real(value, out, size);
     }

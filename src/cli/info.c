@@ -76,7 +76,9 @@ static void print_params(const gw_codec_t *codec)
 {
     for (const gw_codec_param_t *p = codec->params; p && p->name; p++) {
         printf("      %s=%s  ", p->name, p->def);
-        if (p->type == GW_PARAM_INT || p->type == GW_PARAM_REAL)
+        if (p->type == GW_PARAM_INT)
+            printf("%.0f to %.0f: ", p->min, p->max);
+        else if (p->type == GW_PARAM_REAL)
             printf("%.9g to %.9g: ", p->min, p->max);
         else if (p->type == GW_PARAM_CHOICE)
             printf("%s: ", p->choices);
@@ -134,7 +136,9 @@ static void json_param(const gw_codec_param_t *p, bool first)
     static const char *const types[] = {"int", "real", "switch", "choice"};
     printf("%s{\"name\": \"%s\", \"type\": \"%s\", \"default\": \"%s\"", first ? "" : ", ", p->name,
            types[p->type], p->def);
-    if (p->type == GW_PARAM_INT || p->type == GW_PARAM_REAL)
+    if (p->type == GW_PARAM_INT)
+        printf(", \"min\": %.0f, \"max\": %.0f", p->min, p->max);
+    else if (p->type == GW_PARAM_REAL)
         printf(", \"min\": %.9g, \"max\": %.9g", p->min, p->max);
     if (p->type == GW_PARAM_CHOICE)
         printf(", \"choices\": \"%s\"", p->choices);

@@ -73,12 +73,28 @@ START_TEST(numbers_of_specs_are_read_alike_in_every_locale)
 }
 END_TEST
 
+/* Whole numbers of any length read back as what was printed. */
+START_TEST(long_whole_numbers_stay_what_they_are)
+{
+    static const char *const specs[] = {"randomk:seed=2147483647", "randomk:seed=1234567891",
+                                        "topk:warmup=1000000000"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        gw_coder_t coder, again;
+        ck_assert_int_eq(gw_coder_parse(specs[i], &coder, NULL, 0), GW_OK);
+        ck_assert_str_eq(coder.spec, specs[i]);
+        ck_assert_int_eq(gw_coder_parse(coder.spec, &again, NULL, 0), GW_OK);
+        ck_assert_str_eq(again.spec, specs[i]);
+    }
+}
+END_TEST
+
 /* All of `words` must be in the sentence. */
 static const struct {
     const char *spec;
     gw_status_t status;
     const char *words[3];
 } bad[] = {
+    {"randomk:seed=2147483648", GW_ERR_BAD_SETTING, {"whole number", "0 to 2147483647"}},
     {"", GW_ERR_NOT_FOUND, {"missing", "q4"}},
     {":bucket=3", GW_ERR_NOT_FOUND, {"missing"}},
     {"q9", GW_ERR_NOT_FOUND, {"'q9'", "closest: 'q8'", "raw"}},
@@ -277,6 +293,7 @@ static Suite *suite(void)
     tcase_add_loop_test(t, bad_specs_say_what_is_allowed, 0, sizeof bad / sizeof *bad);
     tcase_set_timeout(t, 60); /* a locale may have to be made first */
     tcase_add_test(t, numbers_of_specs_are_read_alike_in_every_locale);
+    tcase_add_test(t, long_whole_numbers_stay_what_they_are);
     tcase_add_test(t, no_spec_is_an_error);
     tcase_add_test(t, values_are_found_by_name);
     tcase_add_test(t, budgets_hold_what_they_say);
