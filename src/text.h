@@ -25,7 +25,7 @@ typedef struct gw__word {
     size_t length, column; /* column from 1 */
 } gw__word_t;
 
-/* A whole file of at most `most` bytes, malloc'ed and with a NUL behind it. NULL with a sentence in
+/* A whole file of at most `most` bytes, malloc'ed, no NUL behind it. NULL with a sentence in
  * `why`: not there, not a regular file, too long, or memory. */
 char *gw__text_load(const char *path, size_t most, size_t *length, char *why, size_t why_size);
 
