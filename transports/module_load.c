@@ -12,17 +12,19 @@
 #include <string.h>
 #include <unistd.h>
 
-extern char **environ;
+#include "environment.h"
 
 /*
  * UCX reads these when libucs is loaded, and only then. They keep it from installing signal
  * handlers, from patching the allocator of the whole process, from starting a thread for its file
  * system, and from writing to stdout. A variable that the user has set stays as he set it.
  */
-static char *const ucx_presets[] = {
-    "UCX_ERROR_SIGNALS=",         "UCX_HANDLE_ERRORS=none", "UCX_DEBUG_SIGNO=0",
-    "UCX_MEM_EVENTS=n",           "UCX_MEMTYPE_CACHE=n",    "UCX_VFS_ENABLE=n",
-    "UCX_WARN_UNUSED_ENV_VARS=n", "UCX_LOG_LEVEL=fatal",    "UCX_LOG_FILE=stderr",
+static const gw__preset_t ucx_presets[] = {
+    {"UCX_ERROR_SIGNALS=", true},         {"UCX_HANDLE_ERRORS=none", true},
+    {"UCX_DEBUG_SIGNO=0", true},          {"UCX_MEM_EVENTS=n", true},
+    {"UCX_MEMTYPE_CACHE=n", true},        {"UCX_VFS_ENABLE=n", true},
+    {"UCX_WARN_UNUSED_ENV_VARS=n", true}, {"UCX_LOG_LEVEL=fatal", true},
+    {"UCX_LOG_FILE=stderr", true},
 };
 
 /* What a module's libraries would do to the process. */
@@ -30,7 +32,7 @@ static const struct guard {
     const char *module;
     const char *resident; /* when the application has this library already, its settings are the
                              application's */
-    char *const *presets;
+    const gw__preset_t *presets;
     size_t preset_count;
 } guards[] = {
     {"ucx", "libucs.so.0", ucx_presets, sizeof(ucx_presets) / sizeof(ucx_presets[0])},
@@ -50,85 +52,6 @@ static bool resident(const struct guard *guard)
     if (library)
         dlclose(library);
     return library != NULL;
-}
-
-static bool is_set(char *const *env, const char *preset)
-{
-    size_t name = (size_t)(strchr(preset, '=') - preset) + 1;
-    for (; *env; env++)
-        if (!strncmp(*env, preset, name))
-            return true;
-    return false;
-}
-
-/*
- * Presets come in by an exchange of the whole environment, not by setenv(): setenv() may move the
- * array under a thread that is just in getenv(). The new array stays in use, without the presets
- * once the module is loaded, and both are kept (a few kilobytes, once per process), so a thread in
- * getenv() always reads valid memory. What another thread's setenv() writes is never lost; in the
- * microseconds of the exchange a getenv() may still give what was there before.
- */
-typedef struct visit {
-    struct visit *earlier;
-    char **before;   /* the array of before */
-    char **snapshot; /* its entries as they were then */
-    size_t count;    /* of them */
-    char *inside[];  /* the new array: those entries, then the presets; then the snapshot */
-} visit_t;
-
-static visit_t *visits; /* all that were ever made; guarded by the caller's lock */
-
-static visit_t *visit_new(const struct guard *guard)
-{
-    static char *nothing[] = {NULL};
-    char **before = environ ? environ : nothing;
-    size_t count = 0, added = 0;
-    while (before[count])
-        count++;
-    size_t inside = count + guard->preset_count + 1;
-    visit_t *visit = malloc(sizeof(*visit) + (inside + count) * sizeof(char *));
-    if (!visit)
-        return NULL;
-    *visit = (visit_t){.earlier = visits, .before = before, .count = count};
-    visit->snapshot = visit->inside + inside;
-    memcpy(visit->snapshot, before, count * sizeof(char *));
-    memcpy(visit->inside, visit->snapshot, count * sizeof(char *));
-    for (size_t i = 0; i < guard->preset_count; i++)
-        if (!is_set(before, guard->presets[i]))
-            visit->inside[count + added++] = guard->presets[i];
-    visit->inside[count + added] = NULL;
-    visits = visit;
-    return visit;
-}
-
-/* Writers hold the C library's lock from their look at `environ` to their last store: once that
- * lock was free, all of them work on the new array, and what they did to the old one stands. */
-static bool environment_enter(const struct guard *guard)
-{
-    visit_t *visit = visit_new(guard);
-    if (!visit)
-        return false;
-    __atomic_store_n(&environ, visit->inside, __ATOMIC_RELEASE);
-    unsetenv("GRADWIRE_NEVER_SET");
-    for (size_t i = 0; i < visit->count; i++) {
-        char *was = visit->snapshot[i], *is = visit->before[i];
-        if (is != was)
-            __atomic_compare_exchange_n(&visit->inside[i], &was, is, false, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_ACQUIRE);
-    }
-    return true;
-}
-
-/* Takes out the presets, unless somebody has meanwhile given such a name a value of his own. */
-static void environment_leave(const struct guard *guard)
-{
-    for (size_t i = guard->preset_count; i-- > 0;) {
-        char name[64];
-        const char *preset = guard->presets[i], *sign = strchr(preset, '=');
-        snprintf(name, sizeof(name), "%.*s", (int)(sign - preset), preset);
-        if (getenv(name) == sign + 1)
-            unsetenv(name);
-    }
 }
 
 static void actions_save(struct sigaction *actions, bool *known)
@@ -171,10 +94,11 @@ static void *guarded_dlopen(const char *name, const char *path)
     struct sigaction actions[NSIG];
     bool known[NSIG];
     actions_save(actions, known);
-    if (!environment_enter(guard))
+    gw__environment_t *visit = gw__environment_enter(guard->presets, guard->preset_count);
+    if (!visit)
         return NULL;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    environment_leave(guard);
+    gw__environment_leave(visit);
     actions_restore(actions, known);
     return library;
 }

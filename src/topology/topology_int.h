@@ -86,15 +86,6 @@ void gw__addr_print(int family, const uint8_t *addr, int prefix, char *out, size
 /* hwloc_topology_init with plugins that touch drivers, X servers or libxml2 kept out. */
 int gw__hwloc_init(hwloc_topology_t *out);
 
-/* The environment as hwloc is to see it, between enter and leave; one thread at a time. */
-typedef struct gw__env_swap {
-    char **before, **ours, **was;
-    size_t count;
-    const char *user_blocked, *user_hide;
-} gw__env_swap_t;
-void gw__env_enter(gw__env_swap_t *swap);
-void gw__env_leave(gw__env_swap_t *swap);
-
 /* ---- xmlread.c: a small strict XML reader ---- */
 
 typedef struct gw__xml_node {

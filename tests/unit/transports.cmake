@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+gw_unit_test(environment LABELS tsan)
 gw_unit_test(loopback SOURCES unit/transport_body.c unit/transport_ranks.c LABELS tsan)
 gw_unit_test(faults_transport SOURCES unit/transport_body.c unit/transport_ranks.c LABELS tsan)
 gw_unit_test(faults SOURCES unit/transport_groups.c)
