@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "bytes.h"
+#include "inline.h"
 #include "kernels.h"
 
 /*
@@ -23,7 +24,7 @@ static const gw_minifloat_t gw__e4m3 = {3, 7}, gw__e5m2 = {2, 15}, gw__e2m1 = {1
 
 /* The code of the number nearest to a >= 0, ties to the even code. The caller sees to it that a is
  * within half a step of the greatest number. */
-static inline uint32_t gw__mini_code(gw_minifloat_t f, float a)
+static GW_INLINE uint32_t gw__mini_code(gw_minifloat_t f, float a)
 {
     int exponent = (int)(gw__float_bits(a) >> 23) - 127;
     exponent = exponent < 1 - f.bias ? 1 - f.bias : exponent;
@@ -33,7 +34,7 @@ static inline uint32_t gw__mini_code(gw_minifloat_t f, float a)
 }
 
 /* The number of a code without sign that is no Inf and no NaN. */
-static inline float gw__mini_value(gw_minifloat_t f, uint32_t code)
+static GW_INLINE float gw__mini_value(gw_minifloat_t f, uint32_t code)
 {
     int exponent = (int)(code >> f.mantissa);
     int steps = (int)code & ((1 << f.mantissa) - 1);
@@ -56,7 +57,7 @@ static inline float gw__mini_value(gw_minifloat_t f, uint32_t code)
 #define GW_E4M3_SCALE_MOST 0x1.24p119f /* times 448 is finite */
 #define GW_E5M2_SCALE_MOST 0x1.24p112f /* times 57344 is finite */
 
-static inline float gw__fp8_scale(gw_float_format_t format, float most)
+static GW_INLINE float gw__fp8_scale(gw_float_format_t format, float most)
 {
     bool wide = format == GW_FLOAT_E5M2;
     if (most == 0.0f)
@@ -69,7 +70,7 @@ static inline float gw__fp8_scale(gw_float_format_t format, float most)
 }
 
 /* Whether an encoder can have written this scale. The NaN marks a poisoned block. */
-static inline bool gw__fp8_scale_valid(gw_float_format_t format, uint32_t bits16)
+static GW_INLINE bool gw__fp8_scale_valid(gw_float_format_t format, uint32_t bits16)
 {
     float limit = format == GW_FLOAT_E5M2 ? GW_E5M2_SCALE_MOST : GW_E4M3_SCALE_MOST;
     bool normal = bits16 >= 0x0080u && bits16 <= gw__float_bits(limit) >> 16;
@@ -87,12 +88,12 @@ static inline bool gw__fp8_scale_valid(gw_float_format_t format, uint32_t bits16
 #define GW_NVFP4_SCALE_LEAST 0x1p-116f
 #define GW_NVFP4_SCALE_MOST  0x1.86p116f
 
-static inline unsigned gw__fp4_block(const gw_float_spec_t *spec)
+static GW_INLINE unsigned gw__fp4_block(const gw_float_spec_t *spec)
 {
     return spec->format == GW_FLOAT_NVFP4 ? GW_NVFP4_BLOCK : GW_MXFP4_BLOCK;
 }
 
-static inline float gw__nvfp4_group_scale(float most)
+static GW_INLINE float gw__nvfp4_group_scale(float most)
 {
     float scale = most / 2688.0f;
     scale = scale < GW_NVFP4_SCALE_LEAST ? GW_NVFP4_SCALE_LEAST : scale;
@@ -100,14 +101,14 @@ static inline float gw__nvfp4_group_scale(float most)
 }
 
 /* most / 6 in units of the group's scale, as E4M3; `inverse` is 1 / (6 * scale of the group). */
-static inline uint32_t gw__nvfp4_scale_code(float most, float inverse)
+static GW_INLINE uint32_t gw__nvfp4_scale_code(float most, float inverse)
 {
     float scale = most * inverse;
     return gw__mini_code(gw__e4m3, scale > 448.0f ? 448.0f : scale);
 }
 
 /* floor(log2(most)) - 2, biased by 127; the least one also for zeros and denormals. */
-static inline uint32_t gw__mxfp4_scale_code(float most)
+static GW_INLINE uint32_t gw__mxfp4_scale_code(float most)
 {
     uint32_t exponent = gw__float_bits(most) >> 23;
     return exponent > 2 ? exponent - 2 : 0;
@@ -115,7 +116,7 @@ static inline uint32_t gw__mxfp4_scale_code(float most)
 
 /* The factor that a scale stands for; `group` is NVFP4's. The marker of a poisoned block gives NaN.
  */
-static inline float gw__fp4_scale(gw_float_format_t format, uint32_t code, float group)
+static GW_INLINE float gw__fp4_scale(gw_float_format_t format, uint32_t code, float group)
 {
     if (format == GW_FLOAT_NVFP4)
         return code == GW_FP4_POISON_NV ? gw__float_of(GW_NAN_BITS)
@@ -125,14 +126,14 @@ static inline float gw__fp4_scale(gw_float_format_t format, uint32_t code, float
     return gw__float_of(code ? code << 23 : 0x00400000u);
 }
 
-static inline bool gw__fp4_scale_valid(gw_float_format_t format, uint32_t code)
+static GW_INLINE bool gw__fp4_scale_valid(gw_float_format_t format, uint32_t code)
 {
     if (format == GW_FLOAT_NVFP4)
         return code <= GW_FP4_POISON_NV;
     return code <= GW_MXFP4_SCALE_MOST || code == GW_FP4_POISON_MX;
 }
 
-static inline bool gw__nvfp4_group_valid(uint32_t bits)
+static GW_INLINE bool gw__nvfp4_group_valid(uint32_t bits)
 {
     return bits >= gw__float_bits(GW_NVFP4_SCALE_LEAST) &&
            bits <= gw__float_bits(GW_NVFP4_SCALE_MOST);
