@@ -29,14 +29,16 @@ IMAGE(quant)
 static const gw_cuda_image_t images[] = {ENTRY(sum), ENTRY(cast), ENTRY(sign), ENTRY(quant)};
 enum { IMAGES = sizeof images / sizeof *images };
 
-#else
-
-static const gw_cuda_image_t images[1];
-enum { IMAGES = 0 };
-
-#endif
-
 const gw_cuda_image_t *gw__cuda_image(size_t i)
 {
     return i < IMAGES ? &images[i] : NULL;
 }
+
+#else
+
+const gw_cuda_image_t *gw__cuda_image(size_t i)
+{
+    return NULL;
+}
+
+#endif

@@ -338,7 +338,6 @@ extern "C" __global__ void gw_cuda_quant_reduce(unsigned bits, unsigned bucket, 
         if (refused < payloads && gw_lane() == 0)
             atomicMax(result + GW_CUDA_INVALID, payloads - refused);
         poisoned += refused == payloads && !finite && gw_lane() == 0;
-        __syncwarp();
-    }
+    } /* the next bucket's payloads do not lie where this one was written from */
     gw_report(result + GW_CUDA_POISONED, poisoned);
 }
