@@ -20,7 +20,23 @@ typedef struct gw_minifloat {
     int mantissa, bias; /* bits of mantissa, bias of the exponent */
 } gw_minifloat_t;
 
-static const gw_minifloat_t gw__e4m3 = {3, 7}, gw__e5m2 = {2, 15}, gw__e2m1 = {1, 1};
+static GW_INLINE gw_minifloat_t gw__e4m3(void)
+{
+    gw_minifloat_t f = {3, 7};
+    return f;
+}
+
+static GW_INLINE gw_minifloat_t gw__e5m2(void)
+{
+    gw_minifloat_t f = {2, 15};
+    return f;
+}
+
+static GW_INLINE gw_minifloat_t gw__e2m1(void)
+{
+    gw_minifloat_t f = {1, 1};
+    return f;
+}
 
 /* The code of the number nearest to a >= 0, ties to the even code. The caller sees to it that a is
  * within half a step of the greatest number. */
@@ -77,6 +93,28 @@ static GW_INLINE bool gw__fp8_scale_valid(gw_float_format_t format, uint32_t bit
     return bits16 == 0 || normal || bits16 == GW_NAN_BITS >> 16;
 }
 
+static GW_INLINE gw_minifloat_t gw__fp8_format(gw_float_format_t format)
+{
+    return format == GW_FLOAT_E5M2 ? gw__e5m2() : gw__e4m3();
+}
+
+/* Of a value in units of the scale. */
+static GW_INLINE uint32_t gw__fp8_code(gw_float_format_t format, float t)
+{
+    uint32_t sign = gw__float_bits(t) >> 31;
+    return sign << 7 | gw__mini_code(gw__fp8_format(format), fabsf(t));
+}
+
+/* The value of a code, whatever it is: E4M3 has one NaN, E5M2 has Inf and NaN as binary32 has. */
+static GW_INLINE float gw__fp8_value(gw_float_format_t format, uint32_t code)
+{
+    uint32_t magnitude = code & 0x7F, special = format == GW_FLOAT_E5M2 ? 0x7C : 0x7F;
+    bool infinite = format == GW_FLOAT_E5M2 && magnitude == special;
+    float value = magnitude < special ? gw__mini_value(gw__fp8_format(format), magnitude)
+                                      : gw__float_of(infinite ? 0x7F800000u : GW_NAN_BITS);
+    return code & 0x80 ? -value : value;
+}
+
 /* ---- fp4: one byte of scale a block, and for NVFP4 one binary32 a group -------------------------
  */
 
@@ -104,7 +142,7 @@ static GW_INLINE float gw__nvfp4_group_scale(float most)
 static GW_INLINE uint32_t gw__nvfp4_scale_code(float most, float inverse)
 {
     float scale = most * inverse;
-    return gw__mini_code(gw__e4m3, scale > 448.0f ? 448.0f : scale);
+    return gw__mini_code(gw__e4m3(), scale > 448.0f ? 448.0f : scale);
 }
 
 /* floor(log2(most)) - 2, biased by 127; the least one also for zeros and denormals. */
@@ -120,7 +158,7 @@ static GW_INLINE float gw__fp4_scale(gw_float_format_t format, uint32_t code, fl
 {
     if (format == GW_FLOAT_NVFP4)
         return code == GW_FP4_POISON_NV ? gw__float_of(GW_NAN_BITS)
-                                        : group * gw__mini_value(gw__e4m3, code);
+                                        : group * gw__mini_value(gw__e4m3(), code);
     if (code == GW_FP4_POISON_MX)
         return gw__float_of(GW_NAN_BITS);
     return gw__float_of(code ? code << 23 : 0x00400000u);

@@ -21,12 +21,14 @@ IMAGE(sum)
 IMAGE(cast)
 IMAGE(sign)
 IMAGE(quant)
+IMAGE(fp8)
 
 #define ENTRY(family)                                                                              \
     {                                                                                              \
 #family, gw__cuda_##family##_image, gw__cuda_##family##_image_end                          \
     }
-static const gw_cuda_image_t images[] = {ENTRY(sum), ENTRY(cast), ENTRY(sign), ENTRY(quant)};
+static const gw_cuda_image_t images[] = {ENTRY(sum), ENTRY(cast), ENTRY(sign), ENTRY(quant),
+                                         ENTRY(fp8)};
 enum { IMAGES = sizeof images / sizeof *images };
 
 const gw_cuda_image_t *gw__cuda_image(size_t i)

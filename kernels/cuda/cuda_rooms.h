@@ -45,4 +45,14 @@ static GW_INLINE unsigned gw__cuda_sign_encode_room(unsigned bucket)
     return 4 * bucket + gw__cuda_sign_payload_room(bucket);
 }
 
+static GW_INLINE unsigned gw__cuda_fp8_payload_room(unsigned block)
+{
+    return gw__cuda_bytes_room(GW_FP8_META_BYTES + (size_t)block);
+}
+
+static GW_INLINE unsigned gw__cuda_fp8_encode_room(unsigned block)
+{
+    return 4 * block + gw__cuda_fp8_payload_room(block);
+}
+
 #endif

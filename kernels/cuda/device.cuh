@@ -86,6 +86,16 @@ GW_DEVICE float gw_warp_max(float x)
     return x;
 }
 
+GW_DEVICE uint32_t gw_warp_most(uint32_t x)
+{
+    GW_UNROLL(5)
+    for (int half = 16; half; half /= 2) {
+        uint32_t other = __shfl_xor_sync(GW_ALL, x, half);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
 GW_DEVICE uint32_t gw_warp_count(uint32_t x)
 {
     GW_UNROLL(5)

@@ -67,7 +67,8 @@ static size_t quant_reduce(const gw_quant_spec_t *spec, const gw_quant_sum_t *su
     return result.poisoned;
 }
 
-/* ---- sign, cast, sum ----------------------------------------------------------------------------
+/* ---- sign, fp8, cast, sum
+ * ----------------------------------------------------------------------------
  */
 
 static size_t sign_encode(const gw_sign_spec_t *spec, const float *src, float *residual,
@@ -86,6 +87,25 @@ static void sign_store(const gw_sign_spec_t *spec, const uint8_t *payload, size_
 static void sign_add(const gw_sign_spec_t *spec, const uint8_t *payload, size_t count, float *dst)
 {
     LAUNCH(gw__cuda_sign.add(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
+static size_t fp8_encode(const gw_float_spec_t *spec, const float *src, float *residual,
+                         size_t count, uint8_t *dst)
+{
+    LAUNCH(gw__cuda_fp8.encode(queue, spec, src, residual, count, dst, &result));
+    return result.poisoned;
+}
+
+static void fp8_store(const gw_float_spec_t *spec, const uint8_t *payload, size_t count, float *dst)
+{
+    LAUNCH(gw__cuda_fp8.store(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
+static void fp8_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t count, float *dst)
+{
+    LAUNCH(gw__cuda_fp8.add(queue, spec, payload, count, dst, &result));
     must_be_valid();
 }
 
@@ -137,12 +157,13 @@ const gw_kernels_t *cuda_table(gw_cuda_queue_t *to)
                                      cast_f32_to_bf16, cast_encode,     cast_add};
     table.sum = (gw_sum_kernels_t){sum_add, sum_scale};
     table.sign = (gw_sign_kernels_t){sign_encode, ref->sign.valid, sign_store, sign_add};
+    table.fp8 = (gw_float_kernels_t){fp8_encode, ref->fp8.valid, fp8_store, fp8_add};
     return &table;
 }
 
 bool cuda_table_has(const char *body)
 {
-    static const char *const families[] = {"quant.", "cast.", "sum.", "sign.", "raw."};
+    static const char *const families[] = {"quant.", "cast.", "sum.", "sign.", "fp8.", "raw."};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (!strncmp(body, families[i], strlen(families[i])))
             return true;
