@@ -126,6 +126,19 @@ static GW_INLINE float gw__fp8_value(gw_float_format_t format, uint32_t code)
 #define GW_NVFP4_SCALE_LEAST 0x1p-116f
 #define GW_NVFP4_SCALE_MOST  0x1.86p116f
 
+/* Of a value in units of the scale; beyond 6 it saturates. */
+static GW_INLINE uint32_t gw__fp4_code(float t)
+{
+    float a = fabsf(t) > 6.0f ? 6.0f : fabsf(t);
+    return gw__float_bits(t) >> 31 << 3 | gw__mini_code(gw__e2m1(), a);
+}
+
+static GW_INLINE float gw__fp4_value(uint32_t code)
+{
+    float value = gw__mini_value(gw__e2m1(), code & 7u);
+    return code & 8u ? -value : value;
+}
+
 static GW_INLINE unsigned gw__fp4_block(const gw_float_spec_t *spec)
 {
     return spec->format == GW_FLOAT_NVFP4 ? GW_NVFP4_BLOCK : GW_MXFP4_BLOCK;

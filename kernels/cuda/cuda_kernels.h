@@ -100,7 +100,8 @@ typedef struct gw_cuda_sign_kernels {
                        size_t count, float *dst, gw_cuda_result_t *result);
 } gw_cuda_sign_kernels_t;
 
-/* fp8: formats GW_FLOAT_E4M3 and GW_FLOAT_E5M2. */
+/* fp8: formats GW_FLOAT_E4M3 and GW_FLOAT_E5M2; fp4: GW_FLOAT_MXFP4 and GW_FLOAT_NVFP4, where a
+ * group that is not valid is left out as a whole. */
 typedef struct gw_cuda_float_kernels {
     gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_float_spec_t *spec, const float *src,
                           float *residual, size_t count, uint8_t *dst, gw_cuda_result_t *result);
@@ -115,7 +116,7 @@ extern const gw_cuda_quant_kernels_t gw__cuda_quant;
 extern const gw_cuda_cast_kernels_t gw__cuda_cast;
 extern const gw_cuda_sum_kernels_t gw__cuda_sum;
 extern const gw_cuda_sign_kernels_t gw__cuda_sign;
-extern const gw_cuda_float_kernels_t gw__cuda_fp8;
+extern const gw_cuda_float_kernels_t gw__cuda_fp8, gw__cuda_fp4;
 
 /* A fat binary for cuModuleLoadData, with the kernels gw_cuda_<family>_*. */
 typedef struct gw_cuda_image {

@@ -55,4 +55,17 @@ static GW_INLINE unsigned gw__cuda_fp8_encode_room(unsigned block)
     return 4 * block + gw__cuda_fp8_payload_room(block);
 }
 
+static GW_INLINE unsigned gw__cuda_fp4_payload_room(unsigned nv, unsigned group)
+{
+    gw_float_spec_t spec;
+    spec.format = nv ? GW_FLOAT_NVFP4 : GW_FLOAT_MXFP4;
+    spec.block = group;
+    return gw__cuda_bytes_room(gw__float_bytes(&spec, group));
+}
+
+static GW_INLINE unsigned gw__cuda_fp4_encode_room(unsigned nv, unsigned group)
+{
+    return 4 * group + gw__cuda_fp4_payload_room(nv, group);
+}
+
 #endif

@@ -109,6 +109,25 @@ static void fp8_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t 
     must_be_valid();
 }
 
+static size_t fp4_encode(const gw_float_spec_t *spec, const float *src, float *residual,
+                         size_t count, uint8_t *dst)
+{
+    LAUNCH(gw__cuda_fp4.encode(queue, spec, src, residual, count, dst, &result));
+    return result.poisoned;
+}
+
+static void fp4_store(const gw_float_spec_t *spec, const uint8_t *payload, size_t count, float *dst)
+{
+    LAUNCH(gw__cuda_fp4.store(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
+static void fp4_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t count, float *dst)
+{
+    LAUNCH(gw__cuda_fp4.add(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
 #define CAST(name)                                                                                 \
     static void cast_##name(const void *src, void *dst, size_t count)                              \
     {                                                                                              \
@@ -158,12 +177,14 @@ const gw_kernels_t *cuda_table(gw_cuda_queue_t *to)
     table.sum = (gw_sum_kernels_t){sum_add, sum_scale};
     table.sign = (gw_sign_kernels_t){sign_encode, ref->sign.valid, sign_store, sign_add};
     table.fp8 = (gw_float_kernels_t){fp8_encode, ref->fp8.valid, fp8_store, fp8_add};
+    table.fp4 = (gw_float_kernels_t){fp4_encode, ref->fp4.valid, fp4_store, fp4_add};
     return &table;
 }
 
 bool cuda_table_has(const char *body)
 {
-    static const char *const families[] = {"quant.", "cast.", "sum.", "sign.", "fp8.", "raw."};
+    static const char *const families[] = {"quant.", "cast.", "sum.", "sign.",
+                                           "fp8.",   "fp4.",  "raw."};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (!strncmp(body, families[i], strlen(families[i])))
             return true;

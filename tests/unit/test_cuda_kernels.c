@@ -57,45 +57,46 @@ END_TEST
 enum { COUNT = 6 * 96 + 13, BUCKET = 96, PAYLOAD = 8 * BUCKET * COUNT / BUCKET + 100, PEERS = 11 };
 
 typedef struct case_t {
-    unsigned family; /* below 8: quant of a bit more; then sign, E4M3, E5M2 */
+    unsigned family; /* below 8: quant of a bit more; then those named below */
     gw_quant_spec_t quant;
     gw_sign_spec_t sign;
-    gw_float_spec_t fp8;
+    gw_float_spec_t floats;
     size_t bytes, stride, buckets; /* of a payload; from one bucket to the next */
     uint8_t *payload;              /* its end is that of an allocation */
     float *dst, *want;
 } case_t;
 
-enum { SIGN = 8, E4M3, E5M2, CODED };
+enum { SIGN = 8, E4M3, E5M2, MXFP4, NVFP4, CODED };
 
 static case_t case_of(unsigned family)
 {
     return (case_t){.family = family,
                     .quant = {family + 1, BUCKET, false, true},
                     .sign = {BUCKET},
-                    .fp8 = {family == E5M2 ? GW_FLOAT_E5M2 : GW_FLOAT_E4M3, BUCKET}};
+                    .floats = {(gw_float_format_t)(GW_FLOAT_E4M3 + family - E4M3), BUCKET}};
 }
 
 static size_t size_of(const case_t *c, size_t n)
 {
     return c->family < SIGN    ? gw__quant_bytes(c->quant.bits, n)
            : c->family == SIGN ? gw__sign_bytes(n)
-                               : gw__float_bytes(&c->fp8, n);
+                               : gw__float_bytes(&c->floats, n);
 }
 
 /* One bucket by ref, if it is valid. */
 static bool decode_by_ref(const case_t *c, const uint8_t *at, size_t n, bool add, float *dst)
 {
     const gw_kernels_t *ref = gw__kernels_of("ref");
+    const gw_float_kernels_t *floats = c->family < MXFP4 ? &ref->fp8 : &ref->fp4;
     bool valid = c->family < SIGN    ? ref->quant.valid(&c->quant, at, n)
                  : c->family == SIGN ? ref->sign.valid(&c->sign, at, n)
-                                     : ref->fp8.valid(&c->fp8, at, n);
+                                     : floats->valid(&c->floats, at, n);
     if (valid && c->family < SIGN)
         (add ? ref->quant.add : ref->quant.store)(&c->quant, at, n, dst);
     else if (valid && c->family == SIGN)
         (add ? ref->sign.add : ref->sign.store)(&c->sign, at, n, dst);
     else if (valid)
-        (add ? ref->fp8.add : ref->fp8.store)(&c->fp8, at, n, dst);
+        (add ? floats->add : floats->store)(&c->floats, at, n, dst);
     return valid;
 }
 
@@ -108,8 +109,8 @@ static gw_status_t decode_by_cuda(const case_t *c, gw_cuda_queue_t *q, bool add,
     if (c->family == SIGN)
         return (add ? gw__cuda_sign.add : gw__cuda_sign.store)(q, &c->sign, c->payload, COUNT,
                                                                c->dst, result);
-    return (add ? gw__cuda_fp8.add : gw__cuda_fp8.store)(q, &c->fp8, c->payload, COUNT, c->dst,
-                                                         result);
+    const gw_cuda_float_kernels_t *floats = c->family < MXFP4 ? &gw__cuda_fp8 : &gw__cuda_fp4;
+    return (add ? floats->add : floats->store)(q, &c->floats, c->payload, COUNT, c->dst, result);
 }
 
 /* Any bytes, or metadata that is valid more often than not. */
