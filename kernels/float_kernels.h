@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "inline.h"
+
 typedef enum gw_float_format {
     GW_FLOAT_FP16,
     GW_FLOAT_BF16,
@@ -33,7 +35,7 @@ typedef struct gw_float_spec {
 } gw_float_spec_t;
 
 /* Bytes of n elements of one block: n = spec->block except in the last one. */
-static inline size_t gw__float_bytes(const gw_float_spec_t *spec, size_t n)
+static GW_INLINE size_t gw__float_bytes(const gw_float_spec_t *spec, size_t n)
 {
     switch (spec->format) {
     case GW_FLOAT_FP16:

@@ -7,6 +7,7 @@
 
 #include "block_kernels.h"
 #include "float_kernels.h"
+#include "inline.h"
 #include "lossless_kernels.h"
 #include "lowrank_kernels.h"
 #include "natural_kernels.h"
@@ -35,7 +36,7 @@ typedef struct gw_quant_spec {
 } gw_quant_spec_t;
 
 /* Bytes of a bucket of n elements (n = bucket except in the last one). */
-static inline size_t gw__quant_bytes(unsigned bits, size_t n)
+static GW_INLINE size_t gw__quant_bytes(unsigned bits, size_t n)
 {
     return GW_QUANT_META_BYTES + (n * bits + 7) / 8;
 }

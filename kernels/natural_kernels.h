@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "inline.h"
+
 #define GW_NATURAL_BUCKET_MAX 4096
 #define GW_NATURAL_GROUP      32 /* buckets are multiples of it */
 #define GW_NATURAL_BITS_LEAST 2
@@ -29,7 +31,7 @@ typedef struct gw_natural_spec {
 } gw_natural_spec_t;
 
 /* Bytes of a bucket of n elements, n > 0 (n = bucket except in the last one). */
-static inline size_t gw__natural_bytes(const gw_natural_spec_t *spec, size_t n)
+static GW_INLINE size_t gw__natural_bytes(const gw_natural_spec_t *spec, size_t n)
 {
     return spec->rule == GW_NATURAL_POWERS ? n + (n + 7) / 8 : 4 + (n * spec->bits + 7) / 8;
 }

@@ -6,6 +6,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "inline.h"
 #include "quant_grid.h"
 
 /*
@@ -26,7 +27,7 @@
  * elements j and j + 16 of a group of 32: vectors take its halves by shifts alone. The bit below
  * them rounds the mantissa to those 16 bits; a mantissa of 0 never moves.
  */
-static inline uint32_t gw__natural_noise(gw_quant_noise_t noise, size_t i)
+static GW_INLINE uint32_t gw__natural_noise(gw_quant_noise_t noise, size_t i)
 {
     uint32_t word = gw__quant_noise_pair(noise, (uint32_t)(i / 32 * 16 + i % 16));
     return (i / 16 % 2 ? word >> 16 : word & 0xFFFFu) << 7 | 64u;
@@ -39,13 +40,13 @@ static inline uint32_t gw__natural_noise(gw_quant_noise_t noise, size_t i)
 #define GW_NATURAL_POISON 255u /* of what is not finite */
 
 /* The exponent that a finite magnitude is rounded to; 0 is the number 0. */
-static inline uint32_t gw__natural_power(uint32_t magnitude, uint32_t noise)
+static GW_INLINE uint32_t gw__natural_power(uint32_t magnitude, uint32_t noise)
 {
     uint32_t power = (magnitude + noise) >> 23;
     return power < GW_NATURAL_LAST ? power : GW_NATURAL_LAST;
 }
 
-static inline float gw__natural_power_value(uint32_t power, uint32_t sign)
+static GW_INLINE float gw__natural_power_value(uint32_t power, uint32_t sign)
 {
     return gw__float_of(power == GW_NATURAL_POISON ? GW_NAN_BITS : sign << 31 | power << 23);
 }
@@ -64,12 +65,12 @@ static inline float gw__natural_power_value(uint32_t power, uint32_t sign)
 #define GW_NATURAL_FIELD 96u /* its exponent */
 
 /* The magnitude of the scale, on the scale of GW_NATURAL_LEAST. */
-static inline float gw__natural_top(unsigned bits)
+static GW_INLINE float gw__natural_top(unsigned bits)
 {
     return ldexpf(GW_NATURAL_LEAST, (1 << (bits - 1)) - 2);
 }
 
-static inline uint32_t gw__natural_level(float t, uint32_t noise, unsigned bits)
+static GW_INLINE uint32_t gw__natural_level(float t, uint32_t noise, unsigned bits)
 {
     uint32_t last = (1u << (bits - 1)) - 1;
     float u = t + (t > GW_NATURAL_LEAST ? t : GW_NATURAL_LEAST);
@@ -102,14 +103,14 @@ static const float gw__natural_step[4][GW_NATURAL_STEPS] = {
  */
 enum { GW_NATURAL_LANES = 32 };
 
-static inline bool gw__natural_sum_is_ordinary(float sum)
+static GW_INLINE bool gw__natural_sum_is_ordinary(float sum)
 {
     return sum >= 0x1p-80f && sum <= 0x1p100f;
 }
 
 /* The scale from an ordinary sum and the greatest magnitude of n elements. */
-static inline float gw__natural_scale(const gw_natural_spec_t *spec, float sum, float most,
-                                      size_t n)
+static GW_INLINE float gw__natural_scale(const gw_natural_spec_t *spec, float sum, float most,
+                                         size_t n)
 {
     if (spec->rule == GW_NATURAL_MOST)
         return most;
@@ -120,13 +121,13 @@ static inline float gw__natural_scale(const gw_natural_spec_t *spec, float sum, 
 }
 
 /* Beyond these, magnitudes are divided in binary64: no reciprocal overflows or loses bits. */
-static inline bool gw__natural_scale_is_ordinary(float scale)
+static GW_INLINE bool gw__natural_scale_is_ordinary(float scale)
 {
     return scale >= 0x1p-60f && scale <= 0x1p60f;
 }
 
 /* Whether an encoder can have written this scale: finite and not negative, or the poison. */
-static inline bool gw__natural_scale_valid(uint32_t bits)
+static GW_INLINE bool gw__natural_scale_valid(uint32_t bits)
 {
     return bits < 0x7F800000u || bits == GW_NAN_BITS;
 }

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "bytes.h"
+#include "inline.h"
 #include "kernels.h"
 #include "splitmix.h"
 
@@ -33,18 +34,18 @@ typedef struct gw_quant_grid {
  * Whether min + unit * q can overflow in binary32. It is decided from the metadata alone, so that
  * encoder (for the residual) and decoder agree.
  */
-static inline bool gw__quant_is_wide(float min, float unit, float levels)
+static GW_INLINE bool gw__quant_is_wide(float min, float unit, float levels)
 {
     return fabsf(min) >= 0x1p126f || unit >= 0x1p127f / levels;
 }
 
-static inline float gw__quant_clamp(double x)
+static GW_INLINE float gw__quant_clamp(double x)
 {
     return x > (double)FLT_MAX ? FLT_MAX : x < -(double)FLT_MAX ? -FLT_MAX : (float)x;
 }
 
 /* A decoded value. The product and the sum are rounded one after the other, never fused. */
-static inline float gw__quant_value(float min, float unit, bool wide, uint32_t code)
+static GW_INLINE float gw__quant_value(float min, float unit, bool wide, uint32_t code)
 {
     if (wide)
         return gw__quant_clamp((double)min + (double)unit * (double)code);
@@ -56,7 +57,7 @@ static inline float gw__quant_value(float min, float unit, bool wide, uint32_t c
 #define GW_QUANT_LEAST_UNIT 0x1p-100f
 #define GW_QUANT_GREAT_UNIT 0x1p100f
 
-static inline bool gw__quant_unit_is_ordinary(float unit)
+static GW_INLINE bool gw__quant_unit_is_ordinary(float unit)
 {
     return unit >= GW_QUANT_LEAST_UNIT && unit < GW_QUANT_GREAT_UNIT;
 }
@@ -66,7 +67,7 @@ static inline bool gw__quant_unit_is_ordinary(float unit)
  * may fuse product and sum: one rounding instead of two, with the same result. The grid grows by
  * less than 2^(bits - 23) of itself.
  */
-static inline float gw__quant_short_unit(float unit, unsigned bits)
+static GW_INLINE float gw__quant_short_unit(float unit, unsigned bits)
 {
     uint32_t low = (1u << bits) - 1;
     if (!gw__quant_unit_is_ordinary(unit))
@@ -74,7 +75,7 @@ static inline float gw__quant_short_unit(float unit, unsigned bits)
     return gw__float_of((gw__float_bits(unit) + low) & ~low);
 }
 
-static inline int32_t gw__quant_limit(long x, int32_t levels)
+static GW_INLINE int32_t gw__quant_limit(long x, int32_t levels)
 {
     return x < 0 ? 0 : x > levels ? levels : (int32_t)x;
 }
@@ -84,10 +85,12 @@ static inline int32_t gw__quant_limit(long x, int32_t levels)
  * finite unless `finite` is false. -0 and +0 count as equal: adding +0 makes them so, whatever
  * order the minimum was taken in.
  */
-static inline gw_quant_grid_t gw__quant_grid(const gw_quant_spec_t *spec, float mn, float mx,
-                                             bool finite)
+static GW_INLINE gw_quant_grid_t gw__quant_grid(const gw_quant_spec_t *spec, float mn, float mx,
+                                                bool finite)
 {
-    gw_quant_grid_t g = {.min = gw__float_of(GW_NAN_BITS), .finite = finite};
+    gw_quant_grid_t g = {0};
+    g.min = gw__float_of(GW_NAN_BITS);
+    g.finite = finite;
     if (!finite)
         return g;
     mn += 0.0f;
@@ -112,8 +115,31 @@ static inline gw_quant_grid_t gw__quant_grid(const gw_quant_spec_t *spec, float 
     return g;
 }
 
+static GW_INLINE uint32_t gw__quant_code_nearest(const gw_quant_grid_t *g, float p, int32_t top)
+{
+    double t = ((double)p - g->offset) * g->inverse;
+    return (uint32_t)gw__quant_limit(lrint(t) + g->zero, top);
+}
+
+/* The place on the grid in 1/65536 of a step, then up with the probability of its fraction: a value
+ * on the grid never moves. */
+static GW_INLINE uint32_t gw__quant_code_stochastic(const gw_quant_grid_t *g, float p, int32_t top,
+                                                    uint32_t noise)
+{
+    double t = ((double)p - g->offset) * g->inverse * 65536.0;
+    long place = lrint(t) + (long)g->zero * 65536;
+    return ((uint32_t)gw__quant_limit(place, top * 65536) + noise) >> 16;
+}
+
+/* What is lost of p by its code. It stays finite also where it exceeds FLT_MAX. */
+static GW_INLINE float gw__quant_loss(const gw_quant_grid_t *g, float p, uint32_t code)
+{
+    float value = gw__quant_value(g->min, g->unit, g->wide, code);
+    return g->wide ? gw__quant_clamp((double)p - (double)value) : p - value;
+}
+
 /* Whether an encoder can have written this metadata. */
-static inline bool gw__quant_meta_valid(uint32_t min_bits, uint32_t unit_bits)
+static GW_INLINE bool gw__quant_meta_valid(uint32_t min_bits, uint32_t unit_bits)
 {
     bool finite = (min_bits & 0x7F800000u) != 0x7F800000u && unit_bits < 0x7F800000u;
     return finite || (min_bits == GW_NAN_BITS && unit_bits == 0);
@@ -133,15 +159,16 @@ typedef struct gw_quant_noise {
 /* Per bucket: two words out of a 64-bit finaliser. `bucket` counts from the start of the call. The
  * key is mixed first: keys that differ by a multiple of the step would else give shifted sequences.
  */
-static inline gw_quant_noise_t gw__quant_noise(uint64_t key, uint64_t bucket)
+static GW_INLINE gw_quant_noise_t gw__quant_noise(uint64_t key, uint64_t bucket)
 {
     uint64_t start = gw__splitmix(key + GW_SPLITMIX_STEP);
     uint64_t h = gw__splitmix(start + (bucket + 1) * GW_SPLITMIX_STEP);
-    return (gw_quant_noise_t){(uint32_t)h, (uint32_t)(h >> 32)};
+    gw_quant_noise_t noise = {(uint32_t)h, (uint32_t)(h >> 32)};
+    return noise;
 }
 
 /* Per pair of elements: the low half is for the even one, the high half for the odd one. */
-static inline uint32_t gw__quant_noise_pair(gw_quant_noise_t noise, uint32_t pair)
+static GW_INLINE uint32_t gw__quant_noise_pair(gw_quant_noise_t noise, uint32_t pair)
 {
     uint32_t x = noise.base + pair * GW_QUANT_NOISE_STEP;
     x = (x ^ (x >> 16)) * GW_QUANT_NOISE_MUL1;

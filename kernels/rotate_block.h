@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "bytes.h"
+#include "inline.h"
 #include "kernels.h"
 #include "splitmix.h"
 
@@ -22,7 +23,7 @@
  */
 
 /* What gw__rotate_signs() takes for a seed; all ranks must have the same one. */
-static inline uint64_t gw__rotate_start(uint32_t seed)
+static GW_INLINE uint64_t gw__rotate_start(uint32_t seed)
 {
     return gw__splitmix(seed + GW_SPLITMIX_STEP);
 }
@@ -30,7 +31,7 @@ static inline uint64_t gw__rotate_start(uint32_t seed)
 /* The signs of the elements 64 * index to 64 * index + 63 of a block, low bits first, 1 is minus:
  * SplitMix64 (Steele et al., 2014). All blocks have the same ones, so that the error bound of a
  * piece does not depend on its place in the call. */
-static inline uint64_t gw__rotate_signs(uint64_t start, uint64_t index)
+static GW_INLINE uint64_t gw__rotate_signs(uint64_t start, uint64_t index)
 {
     return gw__splitmix(start + (index + 1) * GW_SPLITMIX_STEP);
 }
@@ -57,7 +58,7 @@ extern const float gw__rotate_last_cell[8]; /* cells behind it are it */
 /* Sums over a block are taken in 32 lanes as in sign_scale.h. */
 enum { GW_ROTATE_LANES = 32 };
 
-static inline float gw__rotate_fold(float lane[GW_ROTATE_LANES])
+static GW_INLINE float gw__rotate_fold(float lane[GW_ROTATE_LANES])
 {
     for (int half = GW_ROTATE_LANES / 2; half; half /= 2)
         for (int j = 0; j < half; j++)
@@ -67,25 +68,25 @@ static inline float gw__rotate_fold(float lane[GW_ROTATE_LANES])
 
 /* Whether a block with this sum of squares can be done as it is: nothing overflows, nothing that
  * matters is lost below. Else the reference makes it larger or smaller by a power of two. */
-static inline bool gw__rotate_is_ordinary(float squares)
+static GW_INLINE bool gw__rotate_is_ordinary(float squares)
 {
     return squares >= 0x1p-80f && squares <= 0x1p100f;
 }
 
 /* Whether a decoder can work with this scale as it is. Blocks that the encoder does as they are
  * have such a one: |x| lies between 2^-40 and 2^50 there. */
-static inline bool gw__rotate_is_plain(float scale)
+static GW_INLINE bool gw__rotate_is_plain(float scale)
 {
     return scale >= 0x1p-60f && scale <= 0x1p60f;
 }
 
-static inline float gw__rotate_power(int exponent)
+static GW_INLINE float gw__rotate_power(int exponent)
 {
     return gw__float_of((uint32_t)(127 + exponent) << 23);
 }
 
 /* log2 of a power of two. */
-static inline int gw__rotate_log2(size_t m)
+static GW_INLINE int gw__rotate_log2(size_t m)
 {
     return __builtin_ctzll(m);
 }
@@ -95,20 +96,20 @@ static inline int gw__rotate_log2(size_t m)
  * taken as (r * a) c; a = ct / cc has the least squared error, a = m / ct no bias over the signs.
  * Of r * a the frame carries 2^-ceil(k / 2) as much, which is about the size of an element.
  */
-static inline float gw__rotate_scale(float r, float ct, float cc, size_t m, bool unbiased)
+static GW_INLINE float gw__rotate_scale(float r, float ct, float cc, size_t m, bool unbiased)
 {
     float a = unbiased ? (float)m / ct : ct / cc;
     return r * a * gw__rotate_power(-(gw__rotate_log2(m) + 1) / 2);
 }
 
 /* What a level is multiplied by, so that H D (factor * c) is the block: z / m, for H H = m. */
-static inline float gw__rotate_factor(float scale, size_t m)
+static GW_INLINE float gw__rotate_factor(float scale, size_t m)
 {
     return scale * gw__rotate_power(-gw__rotate_log2(m) / 2);
 }
 
 /* Whether an encoder can have written this scale: finite and not negative, or the poison. */
-static inline bool gw__rotate_scale_valid(uint32_t bits)
+static GW_INLINE bool gw__rotate_scale_valid(uint32_t bits)
 {
     return bits < 0x7F800000u || bits == GW_NAN_BITS;
 }

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "inline.h"
+
 #define GW_ROTATE_BLOCK_MIN  64
 #define GW_ROTATE_BLOCK_MAX  4096
 #define GW_ROTATE_TAIL_MIN   8 /* elements that the last block is filled up to at least */
@@ -20,7 +22,7 @@ typedef struct gw_rotate_spec {
 } gw_rotate_spec_t;
 
 /* Elements of a block of n once it is filled up with zeros: a power of two. */
-static inline size_t gw__rotate_padded(size_t n)
+static GW_INLINE size_t gw__rotate_padded(size_t n)
 {
     size_t m = GW_ROTATE_TAIL_MIN;
     while (m < n)
@@ -29,7 +31,7 @@ static inline size_t gw__rotate_padded(size_t n)
 }
 
 /* Bytes of a block of n elements, n > 0 (n = block except in the last one). */
-static inline size_t gw__rotate_bytes(unsigned bits, size_t n)
+static GW_INLINE size_t gw__rotate_bytes(unsigned bits, size_t n)
 {
     return GW_ROTATE_META_BYTES + gw__rotate_padded(n) * bits / 8;
 }

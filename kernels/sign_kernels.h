@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "inline.h"
+
 #define GW_SIGN_BUCKET_MAX 4096
 #define GW_SIGN_GROUP      32 /* elements that share a bit of the zero mask */
 
@@ -14,19 +16,19 @@ typedef struct gw_sign_spec {
     unsigned bucket; /* elements; a multiple of GW_SIGN_GROUP, at most GW_SIGN_BUCKET_MAX */
 } gw_sign_spec_t;
 
-static inline size_t gw__sign_groups(size_t n)
+static GW_INLINE size_t gw__sign_groups(size_t n)
 {
     return (n + GW_SIGN_GROUP - 1) / GW_SIGN_GROUP;
 }
 
 /* Where the signs begin in a bucket of n elements: behind the scale and the zero mask. */
-static inline size_t gw__sign_meta_bytes(size_t n)
+static GW_INLINE size_t gw__sign_meta_bytes(size_t n)
 {
     return 4 + (gw__sign_groups(n) + 7) / 8;
 }
 
 /* Bytes of a bucket of n elements, n > 0 (n = bucket except in the last one). */
-static inline size_t gw__sign_bytes(size_t n)
+static GW_INLINE size_t gw__sign_bytes(size_t n)
 {
     return gw__sign_meta_bytes(n) + (n + 7) / 8;
 }

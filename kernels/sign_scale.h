@@ -6,6 +6,7 @@
 #include <float.h>
 
 #include "bytes.h"
+#include "inline.h"
 #include "kernels.h"
 
 /*
@@ -16,7 +17,7 @@
  */
 enum { GW_SIGN_LANES = 32 };
 
-static inline float gw__sign_fold(float lane[GW_SIGN_LANES])
+static GW_INLINE float gw__sign_fold(float lane[GW_SIGN_LANES])
 {
     for (int half = GW_SIGN_LANES / 2; half; half /= 2)
         for (int j = 0; j < half; j++)
@@ -30,7 +31,7 @@ static inline float gw__sign_fold(float lane[GW_SIGN_LANES])
 
 /* The scale of a bucket: the mean of |p| over the `touched` elements, those of groups that hold
  * anything but zeros. It minimises the squared error of the elements that get a sign. */
-static inline float gw__sign_scale(float sum, size_t touched, bool smaller)
+static GW_INLINE float gw__sign_scale(float sum, size_t touched, bool smaller)
 {
     if (!touched)
         return 0.0f;
@@ -43,7 +44,7 @@ static inline float gw__sign_scale(float sum, size_t touched, bool smaller)
 }
 
 /* Whether an encoder can have written this scale: finite and not negative, or the poison. */
-static inline bool gw__sign_scale_valid(uint32_t bits)
+static GW_INLINE bool gw__sign_scale_valid(uint32_t bits)
 {
     return bits < 0x7F800000u || bits == GW_NAN_BITS;
 }

@@ -44,13 +44,10 @@ static void code_block(const group_t *g, float scale, const float *p, float *res
 {
     float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     for (size_t i = 0; i < n; i++) {
-        float t = p[i] * inverse, a = fabsf(t) > 6.0f ? 6.0f : fabsf(t);
-        uint32_t magnitude = gw__mini_code(gw__e2m1, a), code = magnitude | (signbit(t) ? 8u : 0u);
+        uint32_t code = gw__fp4_code(p[i] * inverse);
         codes[(first + i) / 2] |= (uint8_t)(code << (first + i) % 2 * 4);
-        if (residual) {
-            float value = gw__mini_value(gw__e2m1, magnitude);
-            residual[i] = p[i] - scale * (signbit(t) ? -value : value);
-        }
+        if (residual)
+            residual[i] = p[i] - scale * gw__fp4_value(code);
     }
 }
 
@@ -182,9 +179,8 @@ static void decode_group(const group_t *g, const uint8_t *src, bool add, float *
     const uint8_t *codes = src + g->scales;
     for (size_t i = 0; i < g->n; i++) {
         uint32_t code = codes[i / 2] >> i % 2 * 4 & 15u;
-        float value = gw__mini_value(gw__e2m1, code & 7u);
-        value =
-            gw__fp4_scale(g->spec->format, src[i / g->block], group) * (code & 8u ? -value : value);
+        float value =
+            gw__fp4_scale(g->spec->format, src[i / g->block], group) * gw__fp4_value(code);
         if (add)
             value = dst[i] + value;
         dst[i] = value != value ? gw__float_of(GW_NAN_BITS) : value;

@@ -5,24 +5,6 @@
 #include "fpmode.h"
 #include "minifloat.h"
 
-static gw_minifloat_t format_of(const gw_float_spec_t *spec)
-{
-    return spec->format == GW_FLOAT_E5M2 ? gw__e5m2 : gw__e4m3;
-}
-
-/* The value of a code, whatever it is: E4M3 has one NaN, E5M2 has Inf and NaN as binary32 has. */
-static float value_of(const gw_float_spec_t *spec, uint32_t code)
-{
-    uint32_t magnitude = code & 0x7F, special = spec->format == GW_FLOAT_E5M2 ? 0x7C : 0x7F;
-    float value;
-    if (magnitude < special)
-        value = gw__mini_value(format_of(spec), magnitude);
-    else
-        value = spec->format == GW_FLOAT_E5M2 && magnitude == special ? INFINITY
-                                                                      : gw__float_of(GW_NAN_BITS);
-    return code & 0x80 ? -value : value;
-}
-
 /* Reads p = src + residual; returns the bits of the greatest magnitude. */
 static uint32_t load_block(const float *src, const float *residual, size_t n, float *p)
 {
@@ -40,10 +22,9 @@ static void code_block(const gw_float_spec_t *spec, float scale, const float *p,
 {
     float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     for (size_t i = 0; i < n; i++) {
-        float t = p[i] * inverse;
-        code[i] = (uint8_t)((signbit(t) ? 0x80u : 0u) | gw__mini_code(format_of(spec), fabsf(t)));
+        code[i] = (uint8_t)gw__fp8_code(spec->format, p[i] * inverse);
         if (residual)
-            residual[i] = p[i] - scale * value_of(spec, code[i]);
+            residual[i] = p[i] - scale * gw__fp8_value(spec->format, code[i]);
     }
 }
 
@@ -106,7 +87,7 @@ static void decode_block(const gw_float_spec_t *spec, const uint8_t *src, size_t
 {
     float scale = gw__float_of((uint32_t)gw__load16(src) << 16);
     for (size_t i = 0; i < n; i++) {
-        float value = scale * value_of(spec, src[GW_FP8_META_BYTES + i]);
+        float value = scale * gw__fp8_value(spec->format, src[GW_FP8_META_BYTES + i]);
         if (add)
             value = dst[i] + value;
         dst[i] = value != value ? gw__float_of(GW_NAN_BITS) : value;

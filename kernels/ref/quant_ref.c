@@ -27,21 +27,6 @@ static gw_quant_grid_t find_grid(const gw_quant_spec_t *spec, const float *p, si
     return gw__quant_grid(spec, mn, mx, finite);
 }
 
-static uint32_t code_nearest(const gw_quant_grid_t *g, float p, int32_t top)
-{
-    double t = ((double)p - g->offset) * g->inverse;
-    return (uint32_t)gw__quant_limit(lrint(t) + g->zero, top);
-}
-
-/* The place on the grid in 1/65536 of a step, then up with the probability of its fraction: a value
- * on the grid never moves. */
-static uint32_t code_stochastic(const gw_quant_grid_t *g, float p, int32_t top, uint32_t noise)
-{
-    double t = ((double)p - g->offset) * g->inverse * 65536.0;
-    long place = lrint(t) + (long)g->zero * 65536;
-    return ((uint32_t)gw__quant_limit(place, top * 65536) + noise) >> 16;
-}
-
 static void code_bucket(const gw_quant_spec_t *spec, const gw_quant_grid_t *g, const float *p,
                         size_t n, gw_quant_noise_t noise, uint8_t *code)
 {
@@ -49,9 +34,10 @@ static void code_bucket(const gw_quant_spec_t *spec, const gw_quant_grid_t *g, c
     for (size_t i = 0; i < n; i++) {
         if (spec->stochastic) {
             uint32_t pair = gw__quant_noise_pair(noise, (uint32_t)i / 2);
-            code[i] = (uint8_t)code_stochastic(g, p[i], top, i % 2 ? pair >> 16 : pair & 0xFFFFu);
+            code[i] = (uint8_t)gw__quant_code_stochastic(g, p[i], top,
+                                                         i % 2 ? pair >> 16 : pair & 0xFFFFu);
         } else {
-            code[i] = (uint8_t)code_nearest(g, p[i], top);
+            code[i] = (uint8_t)gw__quant_code_nearest(g, p[i], top);
         }
     }
 }
@@ -85,16 +71,6 @@ static void unpack(const uint8_t *src, size_t n, unsigned bits, uint8_t *code)
     }
 }
 
-/* What was lost stays finite also where it exceeds FLT_MAX. */
-static void keep_loss(const gw_quant_grid_t *g, const float *p, const uint8_t *code, size_t n,
-                      float *residual)
-{
-    for (size_t i = 0; i < n; i++) {
-        float value = gw__quant_value(g->min, g->unit, g->wide, code[i]);
-        residual[i] = g->wide ? gw__quant_clamp((double)p[i] - (double)value) : p[i] - value;
-    }
-}
-
 bool gw__quant_ref_bucket(const gw_quant_spec_t *spec, const float *src, float *residual, size_t n,
                           gw_quant_noise_t noise, uint8_t *dst)
 {
@@ -109,8 +85,8 @@ bool gw__quant_ref_bucket(const gw_quant_spec_t *spec, const float *src, float *
     else
         memset(code, 0, n);
     pack(code, n, spec->bits, dst + GW_QUANT_META_BYTES);
-    if (residual && finite)
-        keep_loss(&g, p, code, n, residual);
+    for (size_t i = 0; residual && finite && i < n; i++)
+        residual[i] = gw__quant_loss(&g, p[i], code[i]);
     return finite;
 }
 

@@ -90,7 +90,7 @@ INLINE void make_scales(scales_t *s, size_t k, float group, float inverse, uint8
     __m256i code;
     if (nv) {
         __m256 scale = _mm256_mul_ps(most, _mm256_set1_ps(inverse));
-        code = round_to(gw__e4m3, _mm256_min_ps(scale, _mm256_set1_ps(448.0f))).code;
+        code = round_to(gw__e4m3(), _mm256_min_ps(scale, _mm256_set1_ps(448.0f))).code;
         code = _mm256_and_si256(code, _mm256_set1_epi32(0x7F));
     } else {
         code = _mm256_srli_epi32(_mm256_castps_si256(most), 23);
@@ -113,7 +113,7 @@ INLINE void code_32(const job_t *job, size_t i, const float *scale, const float 
         size_t b = nv ? k / 2 : 0;
         __m256 p = load_p(job->src, job->residual, i + 8 * k, ef);
         __m256 t = _mm256_mul_ps(p, _mm256_broadcast_ss(inverse + b));
-        rounded_t r = round_to(gw__e2m1, _mm256_min_ps(magnitude_of(t), _mm256_set1_ps(6.0f)));
+        rounded_t r = round_to(gw__e2m1(), _mm256_min_ps(magnitude_of(t), _mm256_set1_ps(6.0f)));
         code[k] = code_with_sign(r.code, t, 3);
         if (ef) {
             __m256 value = _mm256_or_ps(r.value, sign_of(t));

@@ -80,7 +80,7 @@ INLINE void make_scales(scales_t *s, size_t k, float group, float inverse, uint8
     __m512i code;
     if (nv) {
         __m512 scale = _mm512_mul_ps(most, _mm512_set1_ps(inverse));
-        code = round_to(gw__e4m3, _mm512_min_ps(scale, _mm512_set1_ps(448.0f))).code;
+        code = round_to(gw__e4m3(), _mm512_min_ps(scale, _mm512_set1_ps(448.0f))).code;
         code = _mm512_and_si512(code, _mm512_set1_epi32(0x7F));
     } else {
         code = _mm512_srli_epi32(_mm512_castps_si512(most), 23);
@@ -99,7 +99,7 @@ INLINE void make_scales(scales_t *s, size_t k, float group, float inverse, uint8
 INLINE void code_16(const job_t *job, size_t i, __m512 scale, __m512 inverse, uint8_t *dst, bool ef)
 {
     __m512 p = load_p(job->src, job->residual, i, ef), t = _mm512_mul_ps(p, inverse);
-    rounded_t r = round_to(gw__e2m1, _mm512_min_ps(magnitude_of(t), _mm512_set1_ps(6.0f)));
+    rounded_t r = round_to(gw__e2m1(), _mm512_min_ps(magnitude_of(t), _mm512_set1_ps(6.0f)));
     __m512i code = code_with_sign(r.code, t, 3);
     code = _mm512_or_si512(code, _mm512_srli_epi64(code, 28));
     _mm_storel_epi64((__m128i *)dst, _mm512_cvtepi64_epi8(code));

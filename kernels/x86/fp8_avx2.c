@@ -36,7 +36,7 @@ INLINE void code_32(const job_t *job, size_t i, __m256 scale, __m256 inverse, ui
     __m256i code[4];
     for (size_t k = 0; k < 4; k++) {
         __m256 p = load_p(job->src, job->residual, i + 8 * k, ef), t = _mm256_mul_ps(p, inverse);
-        rounded_t r = round_to(e5m2 ? gw__e5m2 : gw__e4m3, magnitude_of(t));
+        rounded_t r = round_to(e5m2 ? gw__e5m2() : gw__e4m3(), magnitude_of(t));
         code[k] = code_with_sign(r.code, t, 7);
         if (ef) {
             __m256 value = _mm256_mul_ps(scale, _mm256_or_ps(r.value, sign_of(t)));

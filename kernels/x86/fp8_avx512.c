@@ -30,7 +30,7 @@ INLINE uint32_t most_bits(most_t most)
 INLINE __m512i code_16(const job_t *job, size_t i, __m512 scale, __m512 inverse, bool e5m2, bool ef)
 {
     __m512 p = load_p(job->src, job->residual, i, ef), t = _mm512_mul_ps(p, inverse);
-    rounded_t r = round_to(e5m2 ? gw__e5m2 : gw__e4m3, magnitude_of(t));
+    rounded_t r = round_to(e5m2 ? gw__e5m2() : gw__e4m3(), magnitude_of(t));
     if (ef) {
         __m512 value = _mm512_mul_ps(scale, signed_as(r.value, t));
         _mm512_storeu_ps(job->residual + i, _mm512_sub_ps(p, value));

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# Kernels for device memory: launches are plain C and always there, code for GPUs where nvcc is found.
+set(GRADWIRE_CUDA_ARCHS "80;90;100" CACHE STRING
+    "GPU architectures to compile for, besides PTX of compute_75 for all others; empty: no code for GPUs")
+find_program(GRADWIRE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+set(GW_CUDA_FAMILIES sum cast sign quant fp8 fp4)
+set(GW_CUDA_DIR ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
+list(APPEND GW_KERNELS_SOURCES cuda/quant_launch.c cuda/sign_launch.c cuda/cast_launch.c
+     cuda/fp8_launch.c cuda/fp4_launch.c cuda/cuda_images.c)
+
+# The bytes of kernels/ref: no contraction, IEEE division and square root, denormals kept.
+set(GW_NVCC_FLAGS -std=c++17 -O3 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false
+    -I${CMAKE_CURRENT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include)
+foreach(arch IN LISTS GRADWIRE_CUDA_ARCHS)
+  list(APPEND GW_NVCC_TARGETS -gencode arch=compute_${arch},code=sm_${arch})
+endforeach()
+list(APPEND GW_NVCC_TARGETS -gencode arch=compute_75,code=compute_75)
+
+if(GRADWIRE_NVCC AND GRADWIRE_CUDA_ARCHS)
+  message(STATUS "GPU kernels: sm ${GRADWIRE_CUDA_ARCHS} and PTX of compute_75 by ${GRADWIRE_NVCC}")
+  foreach(family IN LISTS GW_CUDA_FAMILIES)
+    set(image ${CMAKE_CURRENT_BINARY_DIR}/${family}_cuda.fatbin)
+    add_custom_command(OUTPUT ${image}
+      COMMAND ${GRADWIRE_NVCC} -fatbin ${GW_NVCC_FLAGS} ${GW_NVCC_TARGETS} -MD -MF ${image}.d -MT ${image}
+              -o ${image} ${GW_CUDA_DIR}/${family}_cuda.cu
+      DEPENDS ${GW_CUDA_DIR}/${family}_cuda.cu DEPFILE ${image}.d COMMENT "Compiling ${family} for GPUs" VERBATIM)
+    list(APPEND GW_CUDA_IMAGES ${image})
+  endforeach()
+  add_custom_target(cuda_images DEPENDS ${GW_CUDA_IMAGES})
+  set_source_files_properties(cuda/cuda_images.c PROPERTIES OBJECT_DEPENDS "${GW_CUDA_IMAGES}"
+    COMPILE_DEFINITIONS GW_HAVE_CUDA_IMAGES=1 COMPILE_OPTIONS "-Wa,-I${CMAKE_CURRENT_BINARY_DIR}")
+else()
+  message(STATUS "GPU kernels: none, this build is for CPUs only (nvcc not found, or GRADWIRE_CUDA_ARCHS is empty)")
+endif()

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels for device memory: as those of kernels.h, put on a queue instead of done. */
+#ifndef GW_CUDA_KERNELS_H
+#define GW_CUDA_KERNELS_H
+
+#include <gradwire/status.h>
+
+#include "cuda_rooms.h"
+#include "kernels.h"
+
+/*
+ * Each function below computes one launch and hands it to a queue. Pointers to elements, residuals
+ * and payloads are device pointers: any address for `void` and `uint8_t`, a multiple of 4 for
+ * float; at multiples of 16 (payloads: any address) accesses are widest. Nothing is waited for,
+ * allocated or kept. The bytes are those of kernels/ref, whatever the shape of the launch.
+ *
+ * A count of 0 launches nothing. Status: that of the queue's launch, else GW_OK.
+ *
+ * What the host learns from the return values of CPU kernels is added to two words of device
+ * memory, which the caller has zeroed (one result may serve many launches) and reads when they are
+ * done: see gw_cuda_result_t.
+ *
+ * Payloads that are not valid: a kernel reads no byte outside of a payload and writes none outside
+ * of its destination, whatever bytes the payload holds. A bucket that valid() of the CPU kernels
+ * would refuse is counted and left out: store and add leave its elements of dst as they were, while
+ * other buckets are decoded. Whoever wants nothing written at all checks payloads in host memory by
+ * valid() of the CPU kernels first; for payloads in device memory the call has failed once the word
+ * is not 0.
+ */
+
+/* In device memory, at a multiple of 4. */
+typedef struct gw_cuda_result {
+    uint32_t poisoned; /* encode, reduce: + buckets (codec cast: elements) that are not finite */
+    uint32_t
+        invalid; /* decode: + buckets that are not valid; reduce: the greatest of payloads - k
+                    over all k whose payload is not valid: the first such k, 0 if there is none */
+} gw_cuda_result_t;
+
+typedef struct gw_cuda_queue gw_cuda_queue_t;
+struct gw_cuda_queue {
+    /* Runs the kernel of this name, an `extern "C"` function of kernels/cuda, with args[i] pointing
+     * to its i-th argument; these are copied before it returns. `shared` is at most
+     * GW_CUDA_SHARED_MOST. */
+    gw_status_t (*launch)(gw_cuda_queue_t *queue, const char *kernel, unsigned grid, unsigned block,
+                          unsigned shared, void **args);
+    unsigned block;  /* threads of a block, a multiple of 32 up to 1,024; 0: GW_CUDA_BLOCK. Less are
+                        used where shared memory is short. */
+    unsigned blocks; /* at most in a grid: some times the multiprocessors; 0: as many as there is
+                        work for */
+    void *state;     /* of whoever made the queue */
+};
+
+enum {
+    GW_CUDA_BLOCK = 256,
+    GW_CUDA_SHARED_MOST = 48 * 1024 /* without an attribute of the function, on any device */
+};
+
+typedef struct gw_cuda_quant_kernels {
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_quant_spec_t *spec, const float *src,
+                          float *residual, size_t count, uint64_t first, uint64_t key, uint8_t *dst,
+                          gw_cuda_result_t *result);
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_quant_spec_t *spec,
+                         const uint8_t *payload, size_t count, float *dst,
+                         gw_cuda_result_t *result);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_quant_spec_t *spec, const uint8_t *payload,
+                       size_t count, float *dst, gw_cuda_result_t *result);
+    /* In one pass: every payload, own elements and the residual are read once. sum->payload is a
+     * host array of device pointers, of at most GW_CUDA_PAYLOADS (else GW_ERR_UNSUPPORTED, and
+     * nothing is launched). Buckets in which a payload is not valid are written as poisoned, are
+     * not counted as such, and keep their residual; unlike on the CPU the work goes on behind them.
+     */
+    gw_status_t (*reduce)(gw_cuda_queue_t *queue, const gw_quant_spec_t *spec,
+                          const gw_quant_sum_t *sum, float *residual, size_t count, uint64_t first,
+                          uint64_t key, uint8_t *dst, gw_cuda_result_t *result);
+} gw_cuda_quant_kernels_t;
+
+/* Formats GW_FLOAT_FP16 and GW_FLOAT_BF16. */
+typedef struct gw_cuda_cast_kernels {
+    gw_status_t (*f16_to_f32)(gw_cuda_queue_t *queue, const void *src, void *dst, size_t count);
+    gw_status_t (*f32_to_f16)(gw_cuda_queue_t *queue, const void *src, void *dst, size_t count);
+    gw_status_t (*bf16_to_f32)(gw_cuda_queue_t *queue, const void *src, void *dst, size_t count);
+    gw_status_t (*f32_to_bf16)(gw_cuda_queue_t *queue, const void *src, void *dst, size_t count);
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_float_spec_t *spec, const float *src,
+                          float *residual, size_t count, uint8_t *dst, gw_cuda_result_t *result);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_float_spec_t *spec, const uint8_t *payload,
+                       size_t count, float *dst);
+} gw_cuda_cast_kernels_t;
+
+typedef struct gw_cuda_sum_kernels {
+    gw_status_t (*add)(gw_cuda_queue_t *queue, float *dst, const void *src, size_t count);
+    gw_status_t (*scale)(gw_cuda_queue_t *queue, float *dst, float factor, size_t count);
+} gw_cuda_sum_kernels_t;
+
+typedef struct gw_cuda_sign_kernels {
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_sign_spec_t *spec, const float *src,
+                          float *residual, size_t count, uint8_t *dst, gw_cuda_result_t *result);
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_sign_spec_t *spec, const uint8_t *payload,
+                         size_t count, float *dst, gw_cuda_result_t *result);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_sign_spec_t *spec, const uint8_t *payload,
+                       size_t count, float *dst, gw_cuda_result_t *result);
+} gw_cuda_sign_kernels_t;
+
+/* fp8: formats GW_FLOAT_E4M3 and GW_FLOAT_E5M2; fp4: GW_FLOAT_MXFP4 and GW_FLOAT_NVFP4, where a
+ * group that is not valid is left out as a whole. */
+typedef struct gw_cuda_float_kernels {
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_float_spec_t *spec, const float *src,
+                          float *residual, size_t count, uint8_t *dst, gw_cuda_result_t *result);
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_float_spec_t *spec,
+                         const uint8_t *payload, size_t count, float *dst,
+                         gw_cuda_result_t *result);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_float_spec_t *spec, const uint8_t *payload,
+                       size_t count, float *dst, gw_cuda_result_t *result);
+} gw_cuda_float_kernels_t;
+
+extern const gw_cuda_quant_kernels_t gw__cuda_quant;
+extern const gw_cuda_cast_kernels_t gw__cuda_cast;
+extern const gw_cuda_sum_kernels_t gw__cuda_sum;
+extern const gw_cuda_sign_kernels_t gw__cuda_sign;
+extern const gw_cuda_float_kernels_t gw__cuda_fp8, gw__cuda_fp4;
+
+/* A fat binary for cuModuleLoadData, with the kernels gw_cuda_<family>_*. */
+typedef struct gw_cuda_image {
+    const char *family;
+    const void *data, *end;
+} gw_cuda_image_t;
+
+/* The i-th; NULL behind the last one. A build without nvcc has none. */
+const gw_cuda_image_t *gw__cuda_image(size_t i);
+
+#endif
