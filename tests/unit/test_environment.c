@@ -96,6 +96,10 @@ END_TEST
 static atomic_bool over;
 static atomic_int missing; /* presets that a visit did not see */
 
+/* getenv() must not run beside writers: POSIX does not allow it, and the C library frees arrays.
+ * Writers share this, whoever calls getenv() has it alone; visits come and go as they like. */
+static pthread_rwlock_t writing = PTHREAD_RWLOCK_INITIALIZER;
+
 /* Sets and removes variables all the time. */
 static void *write_variables(void *arg)
 {
@@ -103,9 +107,11 @@ static void *write_variables(void *arg)
     snprintf(name, sizeof name, "GW_TEST_WRITER_%d", *(int *)arg);
     for (int i = 0; !atomic_load(&over); i++) {
         snprintf(value, sizeof value, "%d", i);
+        pthread_rwlock_rdlock(&writing);
         setenv(name, value, 1);
         if (i % 3 == 0)
             unsetenv(name);
+        pthread_rwlock_unlock(&writing);
         usleep(i % 5 ? 0 : 50);
     }
     return NULL;
@@ -115,8 +121,10 @@ static void *visit_often(void *arg)
 {
     for (int i = 0; i < *(int *)arg; i++) {
         gw__environment_t *visit = enter();
+        pthread_rwlock_wrlock(&writing);
         if (!is("GW_TEST_OURS", "ours"))
             atomic_fetch_add(&missing, 1);
+        pthread_rwlock_unlock(&writing);
         gw__environment_leave(visit);
         usleep(100);
     }
