@@ -153,3 +153,10 @@ extern "C" __global__ void double_shared_over(uint32_t words)
     GW_SHARED(uint32_t, shared);
     ((volatile uint32_t *)shared)[words] = 1;
 }
+
+// Writes one word more than it was given.
+extern "C" __global__ void double_global_over(uint32_t *out, uint32_t words)
+{
+    for (uint32_t i = threadIdx.x; i <= words; i += blockDim.x)
+        ((volatile uint32_t *)out)[i] = i;
+}

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 gw_unit_test(kernels LABELS tsan)
 gw_unit_test(kernel_check SOURCES ${GW_KERNEL_CHECK})
-gw_unit_test(cuda_kernels SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/unit/cuda_table.c ${GW_KERNEL_CHECK})
-if(TARGET gw_cuda_double)
-  target_link_libraries(test_cuda_kernels PRIVATE gw_cuda_double)
-endif()
+foreach(test cuda_kernels cuda_planted)
+  gw_unit_test(${test} SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/unit/cuda_table.c ${GW_KERNEL_CHECK})
+  if(TARGET gw_cuda_double)
+    target_link_libraries(test_${test} PRIVATE gw_cuda_double gw_double)
+  else()
+    target_compile_definitions(test_${test} PRIVATE GW_NO_DOUBLE)
+  endif()
+endforeach()
 gw_unit_test(cast)
 gw_unit_test(rng)
 

@@ -4,6 +4,8 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "gw_test.h"
 
@@ -243,7 +245,27 @@ START_TEST(a_write_behind_shared_memory_ends_the_program)
 }
 END_TEST
 
+/* An array that ends at a page which nobody may touch. */
+START_TEST(a_write_behind_an_array_ends_the_program)
+{
+    uint32_t words = 21;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(at != MAP_FAILED && !mprotect(at + page, page, PROT_NONE));
+    void *to = at + page - 4 * words, *args[] = {&to, &words};
+    launch("double_global_over", 1, 32, 0, 2, args);
+}
+END_TEST
+
 #if defined(__SANITIZE_ADDRESS__)
+START_TEST(a_write_behind_an_allocation_ends_it_too)
+{
+    uint32_t words = 21;
+    void *to = malloc(4 * words), *args[] = {&to, &words};
+    launch("double_global_over", 1, 32, 0, 2, args);
+}
+END_TEST
+
 /* 44 bytes end 4 bytes before the guard page. */
 START_TEST(a_write_just_behind_shared_memory_ends_it_too)
 {
@@ -272,8 +294,11 @@ static Suite *double_suite(void)
 #if defined(__SANITIZE_ADDRESS__)
     tcase_add_exit_test(tests, a_write_behind_shared_memory_ends_the_program, 1);
     tcase_add_exit_test(tests, a_write_just_behind_shared_memory_ends_it_too, 1);
+    tcase_add_exit_test(tests, a_write_behind_an_array_ends_the_program, 1);
+    tcase_add_exit_test(tests, a_write_behind_an_allocation_ends_it_too, 1);
 #else
     tcase_add_test_raise_signal(tests, a_write_behind_shared_memory_ends_the_program, SIGSEGV);
+    tcase_add_test_raise_signal(tests, a_write_behind_an_array_ends_the_program, SIGSEGV);
 #endif
     suite_add_tcase(suite, tests);
     return suite;

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bugs that only the executor of CUDA blocks can show are planted in the library's own kernels, one
+ * at a time: the comparison with ref must see each. */
+#include "gw_test.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cuda_queue.h"
+#include "cuda_table.h"
+#include "kernel_check.h"
+
+#if !defined(GW_NO_DOUBLE)
+#include "gw_double.h"
+
+static const char *const files[] = {"sum", "cast", "sign", "quant", "fp8", "fp4"};
+enum { FILES = sizeof files / sizeof *files, BARRIERS_MOST = 200, CASES = 60 };
+
+/* Few warps, so that each does many buckets; then many of them. */
+static const unsigned shapes[][2] = {{32, 1}, {64, 1}, {128, 7}};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* ---- Whether anyone sees it ---------------------------------------------------------------------
+ */
+
+/* Every body of a family, until one case fails. */
+static bool family_is_right(const char *family, gw_cuda_queue_t *queue)
+{
+    bool right = true;
+    size_t length = strlen(family);
+    for (const kernel_body_t *body = kernel_bodies; body->name && right; body++) {
+        bool ours = !strncmp(body->name, family, length) && body->name[length] == '.';
+        for (size_t i = 0; ours && right && i < CASES * SHAPES && i / SHAPES < body->cases; i++) {
+            queue->block = shapes[i % SHAPES][0];
+            queue->blocks = shapes[i % SHAPES][1];
+            size_t number = i / SHAPES * 7 % body->cases;
+            right =
+                !kernel_check(body, gw__kernels_of("ref"), cuda_table(queue), number, number + 1)
+                     .failures;
+        }
+    }
+    return right;
+}
+
+/* In a process of its own, which may die of what was planted. */
+static bool is_seen(const char *family, gw_cuda_queue_t *queue)
+{
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (!child) {
+        ck_assert(freopen("/dev/null", "w", stderr));
+        _exit(family_is_right(family, queue) ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return status != 0;
+}
+
+START_TEST(without_a_bug_nothing_is_seen)
+{
+    ck_assert(!is_seen(files[_i], cuda_queue()));
+}
+END_TEST
+
+/* ---- Barriers -----------------------------------------------------------------------------------
+ */
+
+typedef struct barrier {
+    const char *family;
+    char file[40];
+    int line;
+} barrier_t;
+
+static barrier_t barriers[BARRIERS_MOST];
+static int barrier_count;
+
+static void read_barriers(const char *family)
+{
+    char path[512], text[300];
+    barrier_t b = {.family = family};
+    const char *source = getenv("GW_SOURCE");
+    snprintf(b.file, sizeof b.file, "kernels/cuda/%s_cuda.cu", family);
+    snprintf(path, sizeof path, "%s/%s", source ? source : ".", b.file);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(text, sizeof text, f)) {
+        b.line++;
+        if ((strstr(text, "__syncwarp(") || strstr(text, "__syncthreads(")) &&
+            barrier_count < BARRIERS_MOST)
+            barriers[barrier_count++] = b;
+    }
+    if (f)
+        fclose(f);
+}
+
+START_TEST(each_barrier_that_is_left_out_is_seen)
+{
+    const barrier_t *b = &barriers[_i];
+    gw_double_leave_out(b->file, b->line);
+    ck_assert_msg(is_seen(b->family, cuda_queue()), "nobody sees that %s:%d is left out", b->file,
+                  b->line);
+}
+END_TEST
+
+START_TEST(there_are_barriers)
+{
+    ck_assert_int_ge(barrier_count, 20);
+    ck_assert_int_lt(barrier_count, BARRIERS_MOST);
+}
+END_TEST
+
+/* ---- Sizes --------------------------------------------------------------------------------------
+ */
+
+/* Half of the shared memory that the kernel counts on. */
+static gw_status_t in_half_a_room(gw_cuda_queue_t *queue, const char *kernel, unsigned grid,
+                                  unsigned block, unsigned shared, void **args)
+{
+    return cuda_queue()->launch(queue, kernel, grid, block, shared / 2, args);
+}
+
+/* The count of gw_cuda_sum_add and _scale is their last argument. */
+static gw_status_t one_too_many(gw_cuda_queue_t *queue, const char *kernel, unsigned grid,
+                                unsigned block, unsigned shared, void **args)
+{
+    uint64_t count = *(const uint64_t *)args[2] + 1;
+    void *more[] = {args[0], args[1], &count};
+    return cuda_queue()->launch(queue, kernel, grid, block, shared, more);
+}
+
+START_TEST(writes_behind_shared_memory_are_seen)
+{
+    gw_cuda_queue_t queue = {.launch = in_half_a_room};
+    for (size_t i = 0; i < FILES; i++)
+        if (strcmp(files[i], "sum") && strcmp(files[i], "cast"))
+            ck_assert_msg(is_seen(files[i], &queue), "%s", files[i]);
+}
+END_TEST
+
+START_TEST(writes_behind_an_array_are_seen)
+{
+    gw_cuda_queue_t queue = {.launch = one_too_many};
+    ck_assert(is_seen("sum", &queue));
+}
+END_TEST
+
+static Suite *planted_suite(void)
+{
+    Suite *s = suite_create("planted bugs of CUDA kernels");
+    TCase *t = tcase_create("bugs");
+    for (size_t i = 0; i < FILES; i++)
+        read_barriers(files[i]);
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, without_a_bug_nothing_is_seen, 0, FILES);
+    tcase_add_test(t, there_are_barriers);
+    tcase_add_loop_test(t, each_barrier_that_is_left_out_is_seen, 0, barrier_count);
+    tcase_add_test(t, writes_behind_shared_memory_are_seen);
+    tcase_add_test(t, writes_behind_an_array_are_seen);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+#else
+
+START_TEST(no_double)
+{
+    gw_test_skip("bugs planted in CUDA kernels", "wants a C++ compiler and x86-64");
+}
+END_TEST
+
+static Suite *planted_suite(void)
+{
+    Suite *s = suite_create("planted bugs of CUDA kernels");
+    TCase *t = tcase_create("bugs");
+    tcase_add_test(t, no_double);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+#endif
+
+int main(void)
+{
+    return gw_test_main(planted_suite());
+}
