@@ -224,7 +224,7 @@ static gw_status_t read_condition(const gw__line_t *line, const gw__word_t *word
 static gw_status_t read_target(gw__line_t *line, gw__rule_t *rule)
 {
     gw__word_t word;
-    char spec[GW_CODEC_SPEC_MAX], reason[256] = "";
+    char spec[GW_CODEC_SPEC_MAX], reason[320] = "";
     gw_status_t status = gw__line_word(line, &word);
     if (status != GW_OK)
         return status;
