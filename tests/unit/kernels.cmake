@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 gw_unit_test(kernels LABELS tsan)
-gw_unit_test(kernel_check SOURCES ${GW_KERNEL_CHECK})
-gw_unit_test(cast)
-gw_unit_test(rng)
+gw_unit_test(kernel_check BESIDE SOURCES ${GW_KERNEL_CHECK})
+gw_unit_test(cast BESIDE)
+gw_unit_test(rng BESIDE)
 
 # Speed beside memcpy, by hand: make bench_kernels && build/bin/bench_kernels
 add_executable(bench_kernels EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/bench_kernels.c ${GW_KERNEL_CHECK})
