@@ -112,11 +112,27 @@ typedef struct gw_cuda_float_kernels {
                        size_t count, float *dst, gw_cuda_result_t *result);
 } gw_cuda_float_kernels_t;
 
+/* reduce: as that of quant, with the bytes of decoding each payload in order, adding the own
+ * elements among them, scaling and encoding. */
+typedef struct gw_cuda_rotate_kernels {
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_rotate_spec_t *spec, const float *src,
+                          float *residual, size_t count, uint8_t *dst, gw_cuda_result_t *result);
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_rotate_spec_t *spec,
+                         const uint8_t *payload, size_t count, float *dst,
+                         gw_cuda_result_t *result);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_rotate_spec_t *spec, const uint8_t *payload,
+                       size_t count, float *dst, gw_cuda_result_t *result);
+    gw_status_t (*reduce)(gw_cuda_queue_t *queue, const gw_rotate_spec_t *spec,
+                          const gw_quant_sum_t *sum, float *residual, size_t count, uint8_t *dst,
+                          gw_cuda_result_t *result);
+} gw_cuda_rotate_kernels_t;
+
 extern const gw_cuda_quant_kernels_t gw__cuda_quant;
 extern const gw_cuda_cast_kernels_t gw__cuda_cast;
 extern const gw_cuda_sum_kernels_t gw__cuda_sum;
 extern const gw_cuda_sign_kernels_t gw__cuda_sign;
 extern const gw_cuda_float_kernels_t gw__cuda_fp8, gw__cuda_fp4;
+extern const gw_cuda_rotate_kernels_t gw__cuda_rotate;
 
 /* A fat binary for cuModuleLoadData, with the kernels gw_cuda_<family>_*. */
 typedef struct gw_cuda_image {

@@ -68,4 +68,11 @@ static GW_INLINE unsigned gw__cuda_fp4_encode_room(unsigned nv, unsigned group)
     return 4 * group + gw__cuda_fp4_payload_room(nv, group);
 }
 
+/* `copies` of the elements (encoding with a residual and summing keep what is lost of them, too),
+ * then a payload. */
+static GW_INLINE unsigned gw__cuda_rotate_room(unsigned bits, unsigned block, unsigned copies)
+{
+    return 4 * block * copies + gw__cuda_bytes_room(gw__rotate_bytes(bits, block));
+}
+
 #endif

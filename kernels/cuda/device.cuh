@@ -209,6 +209,18 @@ GW_DEVICE uint32_t gw_shared_word(const uint8_t *at)
     return (uint32_t)(both >> shift);
 }
 
+/* 8 codes are as many bytes as a code has bits; into shared memory. */
+GW_DEVICE void gw_put_octet(uint8_t *at, uint64_t codes, unsigned bytes)
+{
+    if (bytes % 4 == 0 && ((uintptr_t)at & 3) == 0) {
+        for (unsigned i = 0; i < bytes; i += 4)
+            *(uint32_t *)(at + i) = (uint32_t)(codes >> 8 * i);
+    } else {
+        for (unsigned i = 0; i < bytes; i++)
+            at[i] = (uint8_t)(codes >> 8 * i);
+    }
+}
+
 /* ---- Counts -------------------------------------------------------------------------------------
  */
 

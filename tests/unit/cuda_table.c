@@ -67,7 +67,7 @@ static size_t quant_reduce(const gw_quant_spec_t *spec, const gw_quant_sum_t *su
     return result.poisoned;
 }
 
-/* ---- sign, fp8, cast, sum
+/* ---- The others
  * ----------------------------------------------------------------------------
  */
 
@@ -128,6 +128,27 @@ static void fp4_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t 
     must_be_valid();
 }
 
+static size_t rotate_encode(const gw_rotate_spec_t *spec, const float *src, float *residual,
+                            size_t count, uint8_t *dst)
+{
+    LAUNCH(gw__cuda_rotate.encode(queue, spec, src, residual, count, dst, &result));
+    return result.poisoned;
+}
+
+static void rotate_store(const gw_rotate_spec_t *spec, const uint8_t *payload, size_t count,
+                         float *dst)
+{
+    LAUNCH(gw__cuda_rotate.store(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
+static void rotate_add(const gw_rotate_spec_t *spec, const uint8_t *payload, size_t count,
+                       float *dst)
+{
+    LAUNCH(gw__cuda_rotate.add(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
 #define CAST(name)                                                                                 \
     static void cast_##name(const void *src, void *dst, size_t count)                              \
     {                                                                                              \
@@ -178,13 +199,15 @@ const gw_kernels_t *cuda_table(gw_cuda_queue_t *to)
     table.sign = (gw_sign_kernels_t){sign_encode, ref->sign.valid, sign_store, sign_add};
     table.fp8 = (gw_float_kernels_t){fp8_encode, ref->fp8.valid, fp8_store, fp8_add};
     table.fp4 = (gw_float_kernels_t){fp4_encode, ref->fp4.valid, fp4_store, fp4_add};
+    table.rotate =
+        (gw_rotate_kernels_t){rotate_encode, ref->rotate.valid, rotate_store, rotate_add};
     return &table;
 }
 
 bool cuda_table_has(const char *body)
 {
     static const char *const families[] = {"quant.", "cast.", "sum.", "sign.",
-                                           "fp8.",   "fp4.",  "raw."};
+                                           "fp8.",   "fp4.",  "raw.", "rotate."};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (!strncmp(body, families[i], strlen(families[i])))
             return true;

@@ -61,26 +61,31 @@ typedef struct case_t {
     gw_quant_spec_t quant;
     gw_sign_spec_t sign;
     gw_float_spec_t floats;
+    gw_rotate_spec_t rotate;
+    size_t bucket;                 /* elements */
     size_t bytes, stride, buckets; /* of a payload; from one bucket to the next */
     uint8_t *payload;              /* its end is that of an allocation */
     float *dst, *want;
 } case_t;
 
-enum { SIGN = 8, E4M3, E5M2, MXFP4, NVFP4, CODED };
+enum { SIGN = 8, E4M3, E5M2, MXFP4, NVFP4, ROTATE, CODED };
 
 static case_t case_of(unsigned family)
 {
     return (case_t){.family = family,
                     .quant = {family + 1, BUCKET, false, true},
                     .sign = {BUCKET},
-                    .floats = {(gw_float_format_t)(GW_FLOAT_E4M3 + family - E4M3), BUCKET}};
+                    .floats = {(gw_float_format_t)(GW_FLOAT_E4M3 + family - E4M3), BUCKET},
+                    .rotate = {5, 128, 3, false},
+                    .bucket = family == ROTATE ? 128 : BUCKET};
 }
 
 static size_t size_of(const case_t *c, size_t n)
 {
-    return c->family < SIGN    ? gw__quant_bytes(c->quant.bits, n)
-           : c->family == SIGN ? gw__sign_bytes(n)
-                               : gw__float_bytes(&c->floats, n);
+    return c->family < SIGN     ? gw__quant_bytes(c->quant.bits, n)
+           : c->family == SIGN  ? gw__sign_bytes(n)
+           : c->family < ROTATE ? gw__float_bytes(&c->floats, n)
+                                : gw__rotate_bytes(c->rotate.bits, n);
 }
 
 /* One bucket by ref, if it is valid. */
@@ -88,15 +93,18 @@ static bool decode_by_ref(const case_t *c, const uint8_t *at, size_t n, bool add
 {
     const gw_kernels_t *ref = gw__kernels_of("ref");
     const gw_float_kernels_t *floats = c->family < MXFP4 ? &ref->fp8 : &ref->fp4;
-    bool valid = c->family < SIGN    ? ref->quant.valid(&c->quant, at, n)
-                 : c->family == SIGN ? ref->sign.valid(&c->sign, at, n)
-                                     : floats->valid(&c->floats, at, n);
+    bool valid = c->family < SIGN     ? ref->quant.valid(&c->quant, at, n)
+                 : c->family == SIGN  ? ref->sign.valid(&c->sign, at, n)
+                 : c->family < ROTATE ? floats->valid(&c->floats, at, n)
+                                      : ref->rotate.valid(&c->rotate, at, n);
     if (valid && c->family < SIGN)
         (add ? ref->quant.add : ref->quant.store)(&c->quant, at, n, dst);
     else if (valid && c->family == SIGN)
         (add ? ref->sign.add : ref->sign.store)(&c->sign, at, n, dst);
-    else if (valid)
+    else if (valid && c->family < ROTATE)
         (add ? floats->add : floats->store)(&c->floats, at, n, dst);
+    else if (valid)
+        (add ? ref->rotate.add : ref->rotate.store)(&c->rotate, at, n, dst);
     return valid;
 }
 
@@ -109,6 +117,9 @@ static gw_status_t decode_by_cuda(const case_t *c, gw_cuda_queue_t *q, bool add,
     if (c->family == SIGN)
         return (add ? gw__cuda_sign.add : gw__cuda_sign.store)(q, &c->sign, c->payload, COUNT,
                                                                c->dst, result);
+    if (c->family == ROTATE)
+        return (add ? gw__cuda_rotate.add : gw__cuda_rotate.store)(q, &c->rotate, c->payload, COUNT,
+                                                                   c->dst, result);
     const gw_cuda_float_kernels_t *floats = c->family < MXFP4 ? &gw__cuda_fp8 : &gw__cuda_fp4;
     return (add ? floats->add : floats->store)(q, &c->floats, c->payload, COUNT, c->dst, result);
 }
@@ -130,9 +141,9 @@ static void any_bytes(case_t *c, uint64_t *seed)
 
 static void start(case_t *c, uint64_t *seed)
 {
-    c->stride = size_of(c, BUCKET);
-    c->bytes = COUNT / BUCKET * c->stride + size_of(c, COUNT % BUCKET);
-    c->buckets = (COUNT + BUCKET - 1) / BUCKET;
+    c->stride = size_of(c, c->bucket);
+    c->bytes = COUNT / c->bucket * c->stride + size_of(c, COUNT % c->bucket);
+    c->buckets = (COUNT + c->bucket - 1) / c->bucket;
     c->payload = malloc(c->bytes);
     c->dst = malloc(4 * COUNT);
     c->want = malloc(4 * COUNT);
@@ -161,8 +172,8 @@ START_TEST(buckets_that_are_not_valid_are_left_and_counted)
         return;
     start(&c, &seed);
     for (size_t k = 0; k < c.buckets; k++) {
-        size_t n = COUNT - k * BUCKET < BUCKET ? COUNT % BUCKET : BUCKET;
-        invalid += !decode_by_ref(&c, c.payload + k * c.stride, n, add, c.want + k * BUCKET);
+        size_t at = k * c.bucket, n = COUNT - at < c.bucket ? COUNT - at : c.bucket;
+        invalid += !decode_by_ref(&c, c.payload + k * c.stride, n, add, c.want + at);
     }
     ck_assert_int_eq(decode_by_cuda(&c, q, add, &result), GW_OK);
     ck_assert_uint_eq(result.invalid, invalid);
@@ -211,6 +222,139 @@ START_TEST(reduce_names_the_payload_that_is_not_valid)
 }
 END_TEST
 
+/* ---- Sums of rotated blocks: the CPU has no kernel of its own for them --------------------------
+ */
+
+typedef struct sum_case {
+    gw_rotate_spec_t spec;
+    size_t count, bytes, stride; /* bytes: of a payload */
+    uint8_t *payload[PEERS], *out, *want;
+    float *own, *residual, *kept;
+    gw_quant_sum_t sum;
+} sum_case_t;
+
+static size_t rotated_bytes(const gw_rotate_spec_t *spec, size_t count)
+{
+    size_t tail = count % spec->block;
+    return count / spec->block * gw__rotate_bytes(spec->bits, spec->block) +
+           (tail ? gw__rotate_bytes(spec->bits, tail) : 0);
+}
+
+/* Payloads of any data, at odd addresses, of up to PEERS ranks. */
+static sum_case_t sum_case(unsigned number, const uint8_t **list, uint64_t *seed)
+{
+    static const unsigned blocks[] = {64, 512, 128, 4096, 1024};
+    sum_case_t c = {.spec = {number % 8 + 1, blocks[number / 8 % 5], number % 3, number % 2}};
+    c.count = c.spec.block > 1000 ? 5000 + gw_test_random(seed) % 50
+                                  : gw_test_random(seed) % (4 * c.spec.block) + 1;
+    c.bytes = rotated_bytes(&c.spec, c.count);
+    c.stride = gw__rotate_bytes(c.spec.bits, c.spec.block);
+    c.own = malloc(4 * c.count);
+    c.residual = malloc(4 * c.count);
+    c.kept = malloc(4 * c.count);
+    c.out = calloc(1, c.bytes);
+    c.want = calloc(1, c.bytes);
+    for (size_t k = 0; k < PEERS; k++) {
+        test_fill((test_fill_t)(number % 4 ? FILL_NORMAL : gw_test_random(seed) % FILL_COUNT),
+                  gw_test_random(seed), c.own, c.count);
+        c.payload[k] = malloc(c.bytes + k);
+        gw__kernels_of("ref")->rotate.encode(&c.spec, c.own, NULL, c.count, c.payload[k] + k);
+        list[k] = c.payload[k] + k;
+    }
+    test_fill(FILL_NORMAL, gw_test_random(seed), c.own, c.count);
+    for (size_t i = 0; i < c.count; i++)
+        c.residual[i] = c.kept[i] = 0.1f * c.own[c.count - 1 - i];
+    c.sum = (gw_quant_sum_t){.own = c.own,
+                             .payload = list,
+                             .payloads = gw_test_random(seed) % (PEERS + 1),
+                             .scale = number % 3 ? 0.25f : 1.0f};
+    c.sum.own_at = gw_test_random(seed) % (c.sum.payloads + 1);
+    return c;
+}
+
+static void sum_end(sum_case_t *c)
+{
+    for (size_t k = 0; k < PEERS; k++)
+        free(c->payload[k]);
+    free(c->own);
+    free(c->residual);
+    free(c->kept);
+    free(c->out);
+    free(c->want);
+}
+
+/* As codecs/reduce.c does it, out of the kernels of ref; returns the poisoned blocks. */
+static size_t sum_by_ref(sum_case_t *c, float *kept)
+{
+    const gw_kernels_t *ref = gw__kernels_of("ref");
+    float *x = malloc(4 * c->count);
+    for (size_t k = 0; k <= c->sum.payloads; k++) {
+        if (k == c->sum.own_at && k)
+            ref->sum.add(x, c->own, c->count);
+        else if (k == c->sum.own_at)
+            memcpy(x, c->own, 4 * c->count);
+        if (k < c->sum.payloads)
+            (k || c->sum.own_at == 0 ? ref->rotate.add
+                                     : ref->rotate.store)(&c->spec, c->sum.payload[k], c->count, x);
+    }
+    if (c->sum.scale != 1.0f)
+        ref->sum.scale(x, c->sum.scale, c->count);
+    size_t poisoned = ref->rotate.encode(&c->spec, x, kept, c->count, c->want);
+    free(x);
+    return poisoned;
+}
+
+START_TEST(rotated_sums_are_those_of_decoding_adding_and_encoding)
+{
+    uint64_t seed = (uint64_t)_i + 3;
+    gw_cuda_queue_t *q = queue_of((size_t)_i);
+    gw_cuda_result_t result = {0, 0};
+    const uint8_t *list[PEERS];
+    bool ef = _i % 5 != 0;
+    if (!q)
+        return;
+    sum_case_t c = sum_case((unsigned)_i, list, &seed);
+    size_t poisoned = sum_by_ref(&c, ef ? c.kept : NULL);
+    ck_assert_int_eq(
+        gw__cuda_rotate.reduce(q, &c.spec, &c.sum, ef ? c.residual : NULL, c.count, c.out, &result),
+        GW_OK);
+    ck_assert_uint_eq(result.poisoned, poisoned);
+    ck_assert_uint_eq(result.invalid, 0);
+    ck_assert_int_eq(memcmp(c.out, c.want, c.bytes), 0);
+    ck_assert_int_eq(memcmp(c.residual, c.kept, 4 * c.count), 0);
+    sum_end(&c);
+}
+END_TEST
+
+/* As for quant above. */
+START_TEST(rotated_sums_name_the_payload_that_is_not_valid)
+{
+    uint64_t seed = (uint64_t)_i + 11;
+    gw_cuda_queue_t *q = queue_of((size_t)_i);
+    gw_cuda_result_t result = {0, 0};
+    const uint8_t *list[PEERS];
+    if (!q)
+        return;
+    sum_case_t c = sum_case((unsigned)_i, list, &seed);
+    c.sum.payloads = PEERS;
+    size_t poisoned = sum_by_ref(&c, c.kept), blocks = (c.count - 1) / c.spec.block + 1;
+    size_t who = gw_test_random(&seed) % PEERS, where = gw_test_random(&seed) % blocks;
+    size_t at = where * c.spec.block, n = c.count - at < c.spec.block ? c.count - at : c.spec.block;
+    uint8_t *out = c.want + where * c.stride;
+    gw__store32(c.payload[who] + who + where * c.stride, 0x80000000u);
+    poisoned -= gw__load32(out) == GW_NAN_BITS;
+    memset(out, 0, gw__rotate_bytes(c.spec.bits, n));
+    gw__store32(out, GW_NAN_BITS);
+    memcpy(c.kept + at, c.residual + at, 4 * n);
+    gw__cuda_rotate.reduce(q, &c.spec, &c.sum, c.residual, c.count, c.out, &result);
+    ck_assert_uint_eq(result.invalid, PEERS - who);
+    ck_assert_uint_eq(result.poisoned, poisoned);
+    ck_assert_int_eq(memcmp(c.out, c.want, c.bytes), 0);
+    ck_assert_int_eq(memcmp(c.residual, c.kept, 4 * c.count), 0);
+    sum_end(&c);
+}
+END_TEST
+
 /* ---- Launches -----------------------------------------------------------------------------------
  */
 
@@ -239,14 +383,23 @@ START_TEST(a_launch_that_fails_is_reported_and_nothing_is_launched_for_nothing)
             ck_assert_int_eq(gw__cuda_quant.reduce(&q, &spec, &sum, NULL, 9, 0, 0, NULL, NULL),
                              GW_ERR_NO_MEMORY);
         }
+    for (unsigned bits = 1; bits <= 8; bits++)
+        for (unsigned block = GW_ROTATE_BLOCK_MIN; block <= GW_ROTATE_BLOCK_MAX; block *= 2) {
+            gw_rotate_spec_t spec = {bits, block, 0, false};
+            ck_assert_int_eq(gw__cuda_rotate.reduce(&q, &spec, &sum, NULL, 9, NULL, NULL),
+                             GW_ERR_NO_MEMORY);
+        }
     size_t so_far = launches;
     gw_quant_spec_t spec = {4, 512, false, false};
     gw_float_spec_t half = {GW_FLOAT_FP16, 0};
+    gw_rotate_spec_t rotated = {4, 512, 0, false};
     ck_assert_int_eq(gw__cuda_quant.add(&q, &spec, NULL, 0, NULL, NULL), GW_OK);
     ck_assert_int_eq(gw__cuda_sum.scale(&q, NULL, 1.0f, 0), GW_OK);
     ck_assert_int_eq(gw__cuda_cast.add(&q, &half, NULL, 0, NULL), GW_OK);
     sum.payloads++;
     ck_assert_int_eq(gw__cuda_quant.reduce(&q, &spec, &sum, NULL, 9, 0, 0, NULL, NULL),
+                     GW_ERR_UNSUPPORTED);
+    ck_assert_int_eq(gw__cuda_rotate.reduce(&q, &rotated, &sum, NULL, 9, NULL, NULL),
                      GW_ERR_UNSUPPORTED);
     ck_assert_uint_eq(launches, so_far);
 }
@@ -276,6 +429,8 @@ static Suite *suite(void)
     tcase_add_loop_test(t, every_kernel_gives_the_bytes_of_ref, 0, bodies);
     tcase_add_loop_test(t, buckets_that_are_not_valid_are_left_and_counted, 0, 20 * CODED);
     tcase_add_loop_test(t, reduce_names_the_payload_that_is_not_valid, 0, 80);
+    tcase_add_loop_test(t, rotated_sums_are_those_of_decoding_adding_and_encoding, 0, 160);
+    tcase_add_loop_test(t, rotated_sums_name_the_payload_that_is_not_valid, 0, 80);
     tcase_add_test(t, a_launch_that_fails_is_reported_and_nothing_is_launched_for_nothing);
     tcase_add_test(t, images_are_fat_binaries);
     suite_add_tcase(s, t);
