@@ -30,7 +30,8 @@
 
 /* In device memory, at a multiple of 4. */
 typedef struct gw_cuda_result {
-    uint32_t poisoned; /* encode, reduce: + buckets (codec cast: elements) that are not finite */
+    uint32_t poisoned; /* encode, reduce: + buckets (codecs cast, natural: elements) that are not
+                          finite */
     uint32_t
         invalid; /* decode: + buckets that are not valid; reduce: the greatest of payloads - k
                     over all k whose payload is not valid: the first such k, 0 if there is none */
@@ -127,12 +128,25 @@ typedef struct gw_cuda_rotate_kernels {
                           gw_cuda_result_t *result);
 } gw_cuda_rotate_kernels_t;
 
+/* With GW_NATURAL_POWERS, `poisoned` counts elements. */
+typedef struct gw_cuda_natural_kernels {
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_natural_spec_t *spec, const float *src,
+                          float *residual, size_t count, uint64_t first, uint64_t key, uint8_t *dst,
+                          gw_cuda_result_t *result);
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_natural_spec_t *spec,
+                         const uint8_t *payload, size_t count, float *dst,
+                         gw_cuda_result_t *result);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_natural_spec_t *spec,
+                       const uint8_t *payload, size_t count, float *dst, gw_cuda_result_t *result);
+} gw_cuda_natural_kernels_t;
+
 extern const gw_cuda_quant_kernels_t gw__cuda_quant;
 extern const gw_cuda_cast_kernels_t gw__cuda_cast;
 extern const gw_cuda_sum_kernels_t gw__cuda_sum;
 extern const gw_cuda_sign_kernels_t gw__cuda_sign;
 extern const gw_cuda_float_kernels_t gw__cuda_fp8, gw__cuda_fp4;
 extern const gw_cuda_rotate_kernels_t gw__cuda_rotate;
+extern const gw_cuda_natural_kernels_t gw__cuda_natural;
 
 /* A fat binary for cuModuleLoadData, with the kernels gw_cuda_<family>_*. */
 typedef struct gw_cuda_image {

@@ -75,4 +75,14 @@ static GW_INLINE unsigned gw__cuda_rotate_room(unsigned bits, unsigned block, un
     return 4 * block * copies + gw__cuda_bytes_room(gw__rotate_bytes(bits, block));
 }
 
+static GW_INLINE unsigned gw__cuda_natural_payload_room(const gw_natural_spec_t *spec)
+{
+    return gw__cuda_bytes_room(gw__natural_bytes(spec, spec->bucket));
+}
+
+static GW_INLINE unsigned gw__cuda_natural_encode_room(const gw_natural_spec_t *spec)
+{
+    return 4 * spec->bucket + gw__cuda_natural_payload_room(spec);
+}
+
 #endif

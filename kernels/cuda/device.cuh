@@ -113,6 +113,14 @@ GW_DEVICE float gw_warp_fold(float x)
     return __shfl_sync(GW_ALL, x, 0);
 }
 
+GW_DEVICE double gw_warp_fold_wide(double x)
+{
+    GW_UNROLL(5)
+    for (int half = 16; half; half /= 2)
+        x = x + __shfl_down_sync(GW_ALL, x, half);
+    return __shfl_sync(GW_ALL, x, 0);
+}
+
 /* ---- Four elements ------------------------------------------------------------------------------
  */
 

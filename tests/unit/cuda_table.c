@@ -149,6 +149,27 @@ static void rotate_add(const gw_rotate_spec_t *spec, const uint8_t *payload, siz
     must_be_valid();
 }
 
+static size_t natural_encode(const gw_natural_spec_t *spec, const float *src, float *residual,
+                             size_t count, uint64_t first, uint64_t key, uint8_t *dst)
+{
+    LAUNCH(gw__cuda_natural.encode(queue, spec, src, residual, count, first, key, dst, &result));
+    return result.poisoned;
+}
+
+static void natural_store(const gw_natural_spec_t *spec, const uint8_t *payload, size_t count,
+                          float *dst)
+{
+    LAUNCH(gw__cuda_natural.store(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
+static void natural_add(const gw_natural_spec_t *spec, const uint8_t *payload, size_t count,
+                        float *dst)
+{
+    LAUNCH(gw__cuda_natural.add(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
 #define CAST(name)                                                                                 \
     static void cast_##name(const void *src, void *dst, size_t count)                              \
     {                                                                                              \
@@ -201,13 +222,15 @@ const gw_kernels_t *cuda_table(gw_cuda_queue_t *to)
     table.fp4 = (gw_float_kernels_t){fp4_encode, ref->fp4.valid, fp4_store, fp4_add};
     table.rotate =
         (gw_rotate_kernels_t){rotate_encode, ref->rotate.valid, rotate_store, rotate_add};
+    table.natural =
+        (gw_natural_kernels_t){natural_encode, ref->natural.valid, natural_store, natural_add};
     return &table;
 }
 
 bool cuda_table_has(const char *body)
 {
-    static const char *const families[] = {"quant.", "cast.", "sum.", "sign.",
-                                           "fp8.",   "fp4.",  "raw.", "rotate."};
+    static const char *const families[] = {"quant.", "cast.", "sum.",    "sign.",   "fp8.",
+                                           "fp4.",   "raw.",  "rotate.", "natural."};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (!strncmp(body, families[i], strlen(families[i])))
             return true;

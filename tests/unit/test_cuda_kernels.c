@@ -62,66 +62,78 @@ typedef struct case_t {
     gw_sign_spec_t sign;
     gw_float_spec_t floats;
     gw_rotate_spec_t rotate;
+    gw_natural_spec_t natural;
     size_t bucket;                 /* elements */
     size_t bytes, stride, buckets; /* of a payload; from one bucket to the next */
     uint8_t *payload;              /* its end is that of an allocation */
     float *dst, *want;
 } case_t;
 
-enum { SIGN = 8, E4M3, E5M2, MXFP4, NVFP4, ROTATE, CODED };
+enum { SIGN = 8, E4M3, E5M2, MXFP4, NVFP4, ROTATE, POWERS, LEVELS, CODED };
 
 static case_t case_of(unsigned family)
 {
-    return (case_t){.family = family,
-                    .quant = {family + 1, BUCKET, false, true},
-                    .sign = {BUCKET},
-                    .floats = {(gw_float_format_t)(GW_FLOAT_E4M3 + family - E4M3), BUCKET},
-                    .rotate = {5, 128, 3, false},
-                    .bucket = family == ROTATE ? 128 : BUCKET};
+    return (case_t){
+        .family = family,
+        .quant = {family + 1, BUCKET, false, true},
+        .sign = {BUCKET},
+        .floats = {(gw_float_format_t)(GW_FLOAT_E4M3 + family - E4M3), BUCKET},
+        .rotate = {5, 128, 3, false},
+        .natural = {family == POWERS ? GW_NATURAL_POWERS : GW_NATURAL_MOST, 3, BUCKET, false, 0},
+        .bucket = family == ROTATE ? 128 : BUCKET};
 }
 
 static size_t size_of(const case_t *c, size_t n)
 {
-    return c->family < SIGN     ? gw__quant_bytes(c->quant.bits, n)
-           : c->family == SIGN  ? gw__sign_bytes(n)
-           : c->family < ROTATE ? gw__float_bytes(&c->floats, n)
-                                : gw__rotate_bytes(c->rotate.bits, n);
+    if (c->family < SIGN)
+        return gw__quant_bytes(c->quant.bits, n);
+    if (c->family == SIGN)
+        return gw__sign_bytes(n);
+    if (c->family == ROTATE)
+        return gw__rotate_bytes(c->rotate.bits, n);
+    return c->family > ROTATE ? gw__natural_bytes(&c->natural, n) : gw__float_bytes(&c->floats, n);
 }
 
 /* One bucket by ref, if it is valid. */
+#define BY_REF(name, spec)                                                                         \
+    bool valid = ref->name.valid(spec, at, n);                                                     \
+    if (valid)                                                                                     \
+        (add ? ref->name.add : ref->name.store)(spec, at, n, dst);                                 \
+    return valid
+
 static bool decode_by_ref(const case_t *c, const uint8_t *at, size_t n, bool add, float *dst)
 {
     const gw_kernels_t *ref = gw__kernels_of("ref");
-    const gw_float_kernels_t *floats = c->family < MXFP4 ? &ref->fp8 : &ref->fp4;
-    bool valid = c->family < SIGN     ? ref->quant.valid(&c->quant, at, n)
-                 : c->family == SIGN  ? ref->sign.valid(&c->sign, at, n)
-                 : c->family < ROTATE ? floats->valid(&c->floats, at, n)
-                                      : ref->rotate.valid(&c->rotate, at, n);
-    if (valid && c->family < SIGN)
-        (add ? ref->quant.add : ref->quant.store)(&c->quant, at, n, dst);
-    else if (valid && c->family == SIGN)
-        (add ? ref->sign.add : ref->sign.store)(&c->sign, at, n, dst);
-    else if (valid && c->family < ROTATE)
-        (add ? floats->add : floats->store)(&c->floats, at, n, dst);
-    else if (valid)
-        (add ? ref->rotate.add : ref->rotate.store)(&c->rotate, at, n, dst);
-    return valid;
+    if (c->family < SIGN) {
+        BY_REF(quant, &c->quant);
+    } else if (c->family == SIGN) {
+        BY_REF(sign, &c->sign);
+    } else if (c->family < MXFP4) {
+        BY_REF(fp8, &c->floats);
+    } else if (c->family < ROTATE) {
+        BY_REF(fp4, &c->floats);
+    } else if (c->family == ROTATE) {
+        BY_REF(rotate, &c->rotate);
+    } else {
+        BY_REF(natural, &c->natural);
+    }
 }
+
+#define BY_CUDA(name, spec)                                                                        \
+    (add ? gw__cuda_##name.add : gw__cuda_##name.store)(q, spec, c->payload, COUNT, c->dst, result)
 
 static gw_status_t decode_by_cuda(const case_t *c, gw_cuda_queue_t *q, bool add,
                                   gw_cuda_result_t *result)
 {
     if (c->family < SIGN)
-        return (add ? gw__cuda_quant.add : gw__cuda_quant.store)(q, &c->quant, c->payload, COUNT,
-                                                                 c->dst, result);
+        return BY_CUDA(quant, &c->quant);
     if (c->family == SIGN)
-        return (add ? gw__cuda_sign.add : gw__cuda_sign.store)(q, &c->sign, c->payload, COUNT,
-                                                               c->dst, result);
-    if (c->family == ROTATE)
-        return (add ? gw__cuda_rotate.add : gw__cuda_rotate.store)(q, &c->rotate, c->payload, COUNT,
-                                                                   c->dst, result);
-    const gw_cuda_float_kernels_t *floats = c->family < MXFP4 ? &gw__cuda_fp8 : &gw__cuda_fp4;
-    return (add ? floats->add : floats->store)(q, &c->floats, c->payload, COUNT, c->dst, result);
+        return BY_CUDA(sign, &c->sign);
+    if (c->family < MXFP4)
+        return BY_CUDA(fp8, &c->floats);
+    if (c->family < ROTATE)
+        return BY_CUDA(fp4, &c->floats);
+    return c->family == ROTATE ? BY_CUDA(rotate, &c->rotate) : BY_CUDA(natural, &c->natural);
 }
 
 /* Any bytes, or metadata that is valid more often than not. */
