@@ -6,10 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <gradwire/codec.h>
+
 #include "bytes.h"
 #include "cuda_queue.h"
 #include "cuda_table.h"
 #include "kernel_check.h"
+#include "sparse.h"
 
 static const unsigned shapes[][2] = {{0, 0},  {32, 1},  {64, 3},   {128, 7},  {1024, 1},
                                      {32, 7}, {256, 3}, {1024, 0}, {64, 200}, {96, 2}};
@@ -367,6 +370,194 @@ START_TEST(rotated_sums_name_the_payload_that_is_not_valid)
 }
 END_TEST
 
+/* ---- randomk: what the codec does on the CPU ----------------------------------------------------
+ */
+
+typedef struct places_case {
+    gw_coder_t coder;
+    gw_randomk_spec_t spec;
+    gw_dtype_t wire;
+    size_t count, bytes, blocks;
+    uint64_t first, key;
+    bool ef;
+    float *src, *residual, *kept;
+    uint8_t *out, *want, *room; /* out: at any address of room */
+    uint32_t *marks;
+} places_case_t;
+
+static places_case_t places_case(unsigned number, uint64_t *seed)
+{
+    static const char *const ratios[] = {"0.01", "0.5", "0.13", "0.000001"};
+    static const gw_dtype_t wires[] = {GW_F32, GW_F16, GW_BF16};
+    places_case_t c = {.wire = wires[number % 3], .ef = number % 5 > 0};
+    char text[200], why[200] = "";
+    unsigned block = 64u << gw_test_random(seed) % 7, halves = number / 3 % 2;
+    bool scale = number % 4 == 3;
+    snprintf(text, sizeof text, "randomk:ratio=%s,block=%u,seed=%u,values=%s,scale=%s,force=1",
+             ratios[number / 6 % 4], block, number % 7, halves ? "wire" : "fp32",
+             scale ? "on" : "off");
+    if (gw_coder_parse(text, &c.coder, why, sizeof why))
+        ck_abort_msg("%s: %s", text, why);
+    c.spec = (gw_randomk_spec_t){block, gw__ratio_fixed(strtod(ratios[number / 6 % 4], NULL)),
+                                 halves ? c.wire : GW_F32, number % 7, scale};
+    c.count = gw_test_random(seed) % (5 * block) + 1;
+    c.first = gw_test_random(seed) % 9 * block;
+    c.key = gw_test_random(seed);
+    c.bytes = c.coder.family->bound(&c.coder, c.wire, c.count);
+    c.blocks = (c.count + block - 1) / block;
+    c.src = malloc(4 * c.count);
+    c.residual = malloc(4 * c.count);
+    c.kept = malloc(4 * c.count);
+    c.want = malloc(c.bytes);
+    c.room = malloc(c.bytes + number % 9);
+    c.out = c.room + number % 9;
+    c.marks = calloc(c.blocks, sizeof *c.marks);
+    test_fill((test_fill_t)(gw_test_random(seed) % FILL_COUNT), gw_test_random(seed), c.src,
+              c.count);
+    test_fill(FILL_NORMAL, gw_test_random(seed), c.residual, c.count);
+    memcpy(c.kept, c.residual, 4 * c.count);
+    return c;
+}
+
+static void places_end(places_case_t *c)
+{
+    free(c->src);
+    free(c->residual);
+    free(c->kept);
+    free(c->want);
+    free(c->room);
+    free(c->marks);
+}
+
+static void encode_by_codec(places_case_t *c, size_t *poisoned)
+{
+    size_t length;
+    gw_encode_t in = {.src = c->src,
+                      .wire_dtype = c->wire,
+                      .residual = c->ef ? c->kept : NULL,
+                      .count = c->count,
+                      .first = c->first,
+                      .shared_key = c->key};
+    gw__kernels_select("ref", NULL, 0);
+    ck_assert_int_eq(c->coder.family->encode(&c->coder, &in, c->want, c->bytes, &length), GW_OK);
+    ck_assert_uint_eq(length, c->bytes);
+    *poisoned = in.poisoned;
+}
+
+START_TEST(randomk_encodes_as_the_codec)
+{
+    uint64_t seed = (uint64_t)_i + 21;
+    gw_cuda_queue_t *q = queue_of((size_t)_i);
+    gw_cuda_result_t result = {0, 0};
+    size_t poisoned;
+    if (!q)
+        return;
+    places_case_t c = places_case((unsigned)_i, &seed);
+    encode_by_codec(&c, &poisoned);
+    ck_assert_int_eq(gw__cuda_randomk.encode(q, &c.spec, c.src, c.ef ? c.residual : NULL, c.count,
+                                             c.first, c.key, c.out, c.marks, &result),
+                     GW_OK);
+    ck_assert_uint_eq(result.poisoned, poisoned);
+    ck_assert_int_eq(memcmp(c.out, c.want, c.bytes), 0);
+    ck_assert_int_eq(memcmp(c.residual, c.kept, 4 * c.count), 0);
+    places_end(&c);
+}
+END_TEST
+
+/* Any header; a value behind a poisoned one, or none, as chance wills. Decodes each block by the
+ * codec, which refuses those that are not valid. */
+START_TEST(randomk_decodes_as_the_codec)
+{
+    uint64_t seed = (uint64_t)_i + 31;
+    gw_cuda_queue_t *q = queue_of((size_t)_i);
+    gw_cuda_result_t result = {0, 0};
+    size_t poisoned, invalid = 0;
+    bool add = _i % 2;
+    if (!q)
+        return;
+    places_case_t c = places_case((unsigned)_i, &seed);
+    size_t stride = gw__randomk_bytes(&c.spec, c.spec.block);
+    encode_by_codec(&c, &poisoned);
+    memcpy(c.out, c.want, c.bytes);
+    for (size_t i = 0; i < c.count; i += 3) /* any other NaN becomes the one */
+        c.residual[i] = gw__float_of(0x7FC12345u);
+    for (size_t b = 0; b < c.blocks; b++) {
+        size_t at = b * c.spec.block, n = c.count - at < c.spec.block ? c.count - at : c.spec.block;
+        size_t bytes = gw__randomk_bytes(&c.spec, n);
+        uint8_t *block = c.out + b * stride;
+        uint64_t dice = gw_test_random(&seed);
+        if (dice % 4 == 0)
+            gw__store32(block, gw__load32(block) | GW_RANDOMK_POISON);
+        if (dice % 8 == 0)
+            memset(block + 4, 0, bytes - 4);
+        gw_decode_t io = {.payload = block,
+                          .length = bytes,
+                          .wire_dtype = c.wire,
+                          .count = n,
+                          .mode = add ? GW_DECODE_ADD : GW_DECODE_STORE,
+                          .dst = c.kept + at};
+        memcpy(c.kept + at, c.residual + at, 4 * n);
+        invalid += c.coder.family->decode(&c.coder, &io) != GW_OK;
+    }
+    memset(c.marks, 0xAB, 4 * c.blocks);
+    ck_assert_int_eq((add ? gw__cuda_randomk.add : gw__cuda_randomk.store)(
+                         q, &c.spec, c.out, c.count, c.residual, c.marks, &result),
+                     GW_OK);
+    ck_assert_uint_eq(result.invalid, invalid);
+    ck_assert_int_eq(memcmp(c.residual, c.kept, 4 * c.count), 0);
+    places_end(&c);
+}
+END_TEST
+
+/* Both of the same call; in a third of the cases one of the blocks of one is something else. */
+START_TEST(randomk_merges_as_the_codec)
+{
+    uint64_t seed = (uint64_t)_i + 41;
+    gw_cuda_queue_t *q = queue_of((size_t)_i);
+    gw_cuda_result_t result = {0, 0};
+    size_t poisoned;
+    if (!q)
+        return;
+    places_case_t c = places_case((unsigned)_i, &seed);
+    if (c.spec.values != GW_F32) {
+        ck_assert_int_eq(gw__cuda_randomk.merge(q, &c.spec, c.want, c.count, c.out, c.marks, NULL),
+                         GW_ERR_UNSUPPORTED);
+        places_end(&c);
+        return;
+    }
+    size_t stride = gw__randomk_bytes(&c.spec, c.spec.block), odd = c.blocks;
+    uint8_t *from = malloc(c.bytes);
+    encode_by_codec(&c, &poisoned);
+    memcpy(c.out, c.want, c.bytes);
+    test_fill(_i % 2 ? FILL_NORMAL : FILL_NAN, seed, c.src, c.count);
+    encode_by_codec(&c, &poisoned);
+    memcpy(from, c.want, c.bytes);
+    memcpy(c.want, c.out, c.bytes);
+    if (_i % 3 == 0) {
+        odd = gw_test_random(&seed) % c.blocks;
+        from[odd * stride] ^= 1;
+    }
+    for (size_t b = 0; b < c.blocks; b++) {
+        size_t at = b * c.spec.block, n = c.count - at < c.spec.block ? c.count - at : c.spec.block;
+        size_t bytes = gw__randomk_bytes(&c.spec, n);
+        gw_merge_t io = {.from = from + b * stride,
+                         .from_length = bytes,
+                         .into = c.want + b * stride,
+                         .into_length = bytes,
+                         .wire_dtype = c.wire,
+                         .count = n};
+        ck_assert_int_eq(c.coder.family->merge(&c.coder, &io),
+                         b == odd ? GW_ERR_FRAME_MISMATCH : GW_OK);
+    }
+    ck_assert_int_eq(gw__cuda_randomk.merge(q, &c.spec, from, c.count, c.out, c.marks, &result),
+                     GW_OK);
+    ck_assert_uint_eq(result.invalid, odd < c.blocks);
+    ck_assert_int_eq(memcmp(c.out, c.want, c.bytes), 0);
+    free(from);
+    places_end(&c);
+}
+END_TEST
+
 /* ---- Launches -----------------------------------------------------------------------------------
  */
 
@@ -443,6 +634,9 @@ static Suite *suite(void)
     tcase_add_loop_test(t, reduce_names_the_payload_that_is_not_valid, 0, 80);
     tcase_add_loop_test(t, rotated_sums_are_those_of_decoding_adding_and_encoding, 0, 160);
     tcase_add_loop_test(t, rotated_sums_name_the_payload_that_is_not_valid, 0, 80);
+    tcase_add_loop_test(t, randomk_encodes_as_the_codec, 0, 360);
+    tcase_add_loop_test(t, randomk_decodes_as_the_codec, 0, 240);
+    tcase_add_loop_test(t, randomk_merges_as_the_codec, 0, 120);
     tcase_add_test(t, a_launch_that_fails_is_reported_and_nothing_is_launched_for_nothing);
     tcase_add_test(t, images_are_fat_binaries);
     suite_add_tcase(s, t);
