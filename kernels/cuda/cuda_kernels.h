@@ -163,6 +163,22 @@ typedef struct gw_cuda_randomk_kernels {
                          size_t count, uint8_t *into, uint32_t *marks, gw_cuda_result_t *result);
 } gw_cuda_randomk_kernels_t;
 
+/* As the CPU's: a panel is in host memory, matrices and factors on the device. */
+typedef struct gw_cuda_lowrank_kernels {
+    gw_status_t (*project)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel,
+                           const float *src, const float *residual, float scale, const float *q,
+                           float *p);
+    gw_status_t (*collect)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel,
+                           const float *src, const float *residual, float scale, const float *p,
+                           float *q);
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel, const float *p,
+                         const float *q, float factor, float *dst);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel, const float *p,
+                       const float *q, float factor, float *dst);
+    gw_status_t (*keep)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel, const float *p,
+                        const float *q, float factor, const float *src, float *residual);
+} gw_cuda_lowrank_kernels_t;
+
 extern const gw_cuda_quant_kernels_t gw__cuda_quant;
 extern const gw_cuda_cast_kernels_t gw__cuda_cast;
 extern const gw_cuda_sum_kernels_t gw__cuda_sum;
@@ -171,6 +187,7 @@ extern const gw_cuda_float_kernels_t gw__cuda_fp8, gw__cuda_fp4;
 extern const gw_cuda_rotate_kernels_t gw__cuda_rotate;
 extern const gw_cuda_natural_kernels_t gw__cuda_natural;
 extern const gw_cuda_randomk_kernels_t gw__cuda_randomk;
+extern const gw_cuda_lowrank_kernels_t gw__cuda_lowrank;
 
 /* A fat binary for cuModuleLoadData, with the kernels gw_cuda_<family>_*. */
 typedef struct gw_cuda_image {

@@ -85,4 +85,9 @@ static GW_INLINE unsigned gw__cuda_natural_encode_room(const gw_natural_spec_t *
     return 4 * spec->bucket + gw__cuda_natural_payload_room(spec);
 }
 
+/* lowrank: columns of a factor that a thread sums at a time, where M is read once for each such
+ * group; elements of a row that a warp expands at a time, four a lane. */
+#define GW_CUDA_LOWRANK_COLUMNS 8
+#define GW_CUDA_LOWRANK_SEGMENT 128
+
 #endif

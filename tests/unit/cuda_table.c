@@ -170,6 +170,36 @@ static void natural_add(const gw_natural_spec_t *spec, const uint8_t *payload, s
     must_be_valid();
 }
 
+static void lowrank_project(const gw_lowrank_panel_t *panel, const float *src,
+                            const float *residual, float scale, const float *q, float *p)
+{
+    LAUNCH(gw__cuda_lowrank.project(queue, panel, src, residual, scale, q, p));
+}
+
+static void lowrank_collect(const gw_lowrank_panel_t *panel, const float *src,
+                            const float *residual, float scale, const float *p, float *q)
+{
+    LAUNCH(gw__cuda_lowrank.collect(queue, panel, src, residual, scale, p, q));
+}
+
+static void lowrank_store(const gw_lowrank_panel_t *panel, const float *p, const float *q,
+                          float factor, float *dst)
+{
+    LAUNCH(gw__cuda_lowrank.store(queue, panel, p, q, factor, dst));
+}
+
+static void lowrank_add(const gw_lowrank_panel_t *panel, const float *p, const float *q,
+                        float factor, float *dst)
+{
+    LAUNCH(gw__cuda_lowrank.add(queue, panel, p, q, factor, dst));
+}
+
+static void lowrank_keep(const gw_lowrank_panel_t *panel, const float *p, const float *q,
+                         float factor, const float *src, float *residual)
+{
+    LAUNCH(gw__cuda_lowrank.keep(queue, panel, p, q, factor, src, residual));
+}
+
 #define CAST(name)                                                                                 \
     static void cast_##name(const void *src, void *dst, size_t count)                              \
     {                                                                                              \
@@ -224,13 +254,15 @@ const gw_kernels_t *cuda_table(gw_cuda_queue_t *to)
         (gw_rotate_kernels_t){rotate_encode, ref->rotate.valid, rotate_store, rotate_add};
     table.natural =
         (gw_natural_kernels_t){natural_encode, ref->natural.valid, natural_store, natural_add};
+    table.lowrank = (gw_lowrank_kernels_t){lowrank_project, lowrank_collect, lowrank_store,
+                                           lowrank_add, lowrank_keep};
     return &table;
 }
 
 bool cuda_table_has(const char *body)
 {
-    static const char *const families[] = {"quant.", "cast.", "sum.",    "sign.",   "fp8.",
-                                           "fp4.",   "raw.",  "rotate.", "natural."};
+    static const char *const families[] = {"quant.", "cast.", "sum.",    "sign.",    "fp8.",
+                                           "fp4.",   "raw.",  "rotate.", "natural.", "lowrank."};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (!strncmp(body, families[i], strlen(families[i])))
             return true;
