@@ -9,8 +9,8 @@
 
 #include "bytes.h"
 #include "kernels.h"
+#include "randomk_places.h"
 #include "sparse.h"
-#include "splitmix.h"
 
 enum { RATIO, BLOCK, SEED, VALUES, SCALE, FEEDBACK, FORCE };
 
@@ -76,8 +76,8 @@ static size_t grain(const gw_coder_t *coder)
 /* ---- Blocks -------------------------------------------------------------------------------------
  */
 
-enum { HEADER = 4 };
-#define POISON 0x80000000u /* in the header: every element is NaN */
+enum { HEADER = GW_RANDOMK_HEADER };
+#define POISON GW_RANDOMK_POISON
 
 static size_t slots_of(const gw_coder_t *coder, size_t n)
 {
@@ -101,28 +101,19 @@ static size_t bound(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count
            (tail ? block_bytes(coder, wire_dtype, tail) : 0);
 }
 
-/* What all places of a block follow from; it travels, so that a decoder needs no key. */
 static uint32_t draw_of(const gw_coder_t *coder, uint64_t shared_key, uint64_t block)
 {
-    uint64_t key = gw__splitmix(shared_key + GW_SPLITMIX_STEP) ^
-                   gw__splitmix((uint64_t)coder->value[SEED] + 2 * GW_SPLITMIX_STEP);
-    return (uint32_t)(gw__splitmix(key + (block + 1) * GW_SPLITMIX_STEP) >> 33);
+    return gw__randomk_draw((uint64_t)coder->value[SEED], shared_key, block);
 }
 
-/*
- * Places `from` to `from + count` of k in a block of n: one in each of k strata, turned by a random
- * distance. So no place is drawn twice, nothing has to be remembered, and every element is chosen
- * with probability k/n.
- */
+/* Places `from` to `from + count` of k in a block of n. */
 static void draw(uint32_t draw, size_t n, size_t k, size_t from, size_t count, uint32_t *index)
 {
-    uint64_t key = gw__splitmix(draw);
-    uint64_t turn = (key >> 32) * n >> 32;
-    uint64_t low = from * n / k;
+    gw_randomk_places_t places = gw__randomk_places(draw, n);
+    uint64_t low = gw__randomk_stratum(from, n, k);
     for (size_t j = from; j < from + count; j++) {
-        uint64_t high = (j + 1) * n / k, dice = gw__splitmix(key + j) >> 32;
-        uint64_t place = low + (dice * (high - low) >> 32) + turn;
-        index[j - from] = (uint32_t)(place < n ? place : place - n);
+        uint64_t high = gw__randomk_stratum(j + 1, n, k);
+        index[j - from] = gw__randomk_place(places, n, j, low, high);
         low = high;
     }
 }
@@ -171,15 +162,12 @@ static void gather(const gw_encode_t *in, size_t at, scratch_t *s, size_t count)
     }
 }
 
-/* n/k times what was gathered. What the type of the values holds before, it holds afterwards: what
- * overflows is limited to its greatest number. */
+/* n/k times what was gathered. */
 static void scale(const float *value, float *sent, size_t count, float factor, gw_dtype_t type)
 {
-    const float most = type == GW_F16 ? 65504.0f : type == GW_BF16 ? 0x1.FEp127f : FLT_MAX;
     gw__kernels()->sum.scale(sent, factor, count);
     for (size_t i = 0; i < count; i++)
-        if (fabsf(value[i]) <= most)
-            sent[i] = fmaxf(-most, fminf(most, sent[i]));
+        sent[i] = gw__randomk_limited(value[i], sent[i], type);
 }
 
 static void encode_block(const gw_coder_t *coder, const gw_encode_t *in, size_t at, size_t n,
@@ -195,7 +183,7 @@ static void encode_block(const gw_coder_t *coder, const gw_encode_t *in, size_t 
         gather(in, at, s, m);
         memcpy(s->sent, s->value, m * sizeof *s->sent);
         if (coder->value[SCALE])
-            scale(s->value, s->sent, m, (float)((double)n / (double)k), type);
+            scale(s->value, s->sent, m, gw__randomk_factor(n, k), type);
         gw__narrow(type, s->sent, out, m);
         gw__widen(type, out, s->sent, m);
         if (in->residual)

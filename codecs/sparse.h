@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "sparse_ratio.h"
+
 /* A ratio in frames: in 2^-32, so that encoder and decoder count alike. */
 static inline uint32_t gw__ratio_fixed(double ratio)
 {
@@ -26,13 +28,6 @@ static inline double gw__ratio_real(uint32_t fixed)
             return ratio;
     }
     return fixed * 0x1p-32;
-}
-
-/* How many of n things, at most 2^24: the nearest number, but one at least. */
-static inline size_t gw__ratio_of(uint32_t fixed, size_t n)
-{
-    size_t count = (size_t)(((uint64_t)n * fixed + 0x80000000u) >> 32);
-    return count ? count : 1;
 }
 
 static inline unsigned gw__log2(size_t power_of_two)

@@ -14,11 +14,13 @@
 #define GW_INLINE inline
 #endif
 
-/* Leading zeros of a word that is not 0. */
+/* Leading and trailing zeros of a word that is not 0. */
 #if defined(__CUDA_ARCH__)
-#define GW_LEADING_ZEROS(x) __clz((int)(x))
+#define GW_LEADING_ZEROS(x)  __clz((int)(x))
+#define GW_TRAILING_ZEROS(x) (__ffs((int)(x)) - 1)
 #else
-#define GW_LEADING_ZEROS(x) __builtin_clz(x)
+#define GW_LEADING_ZEROS(x)  __builtin_clz(x)
+#define GW_TRAILING_ZEROS(x) __builtin_ctz(x)
 #endif
 
 #endif

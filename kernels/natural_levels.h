@@ -33,6 +33,12 @@ static GW_INLINE uint32_t gw__natural_noise(gw_quant_noise_t noise, size_t i)
     return (i / 16 % 2 ? word >> 16 : word & 0xFFFFu) << 7 | 64u;
 }
 
+/* What is added to the magnitude of element i. */
+static GW_INLINE uint32_t gw__natural_added(bool stochastic, gw_quant_noise_t noise, size_t i)
+{
+    return stochastic ? gw__natural_noise(noise, i) : GW_NATURAL_HALF;
+}
+
 /* ---- Powers of two ------------------------------------------------------------------------------
  */
 
@@ -81,7 +87,10 @@ static GW_INLINE uint32_t gw__natural_level(float t, uint32_t noise, unsigned bi
 /* By bits - 2 and code, the sign in its upper bit: what the scale is multiplied by. Each product is
  * rounded once, and only where it is denormal. */
 #define GW_NATURAL_STEPS 32
-static const float gw__natural_step[4][GW_NATURAL_STEPS] = {
+#ifndef GW_NATURAL_TABLE /* device code has one of its own: natural_cuda.cu */
+#define GW_NATURAL_TABLE static const
+#endif
+GW_NATURAL_TABLE float gw__natural_step[4][GW_NATURAL_STEPS] = {
     {0, 1, -0.0f, -1},
     {0, 0x1p-2f, 0x1p-1f, 1, -0.0f, -0x1p-2f, -0x1p-1f, -1},
     {0, 0x1p-6f, 0x1p-5f, 0x1p-4f, 0x1p-3f, 0x1p-2f, 0x1p-1f, 1, -0.0f, -0x1p-6f, -0x1p-5f,
@@ -120,10 +129,37 @@ static GW_INLINE float gw__natural_scale(const gw_natural_spec_t *spec, float su
     return most < limit ? most : limit;
 }
 
+/* The same from the sum in binary64; not for GW_NATURAL_MOST. */
+static GW_INLINE float gw__natural_wide_scale(const gw_natural_spec_t *spec, double sum, float most,
+                                              size_t n)
+{
+    bool norm = spec->rule == GW_NATURAL_NORM;
+    double limit = (double)(norm ? FLT_MAX : most);
+    double scale = norm ? sqrt(sum) : (double)spec->clip * sqrt(sum / (double)n);
+    return (float)(scale < limit ? scale : limit);
+}
+
 /* Beyond these, magnitudes are divided in binary64: no reciprocal overflows or loses bits. */
 static GW_INLINE bool gw__natural_scale_is_ordinary(float scale)
 {
     return scale >= 0x1p-60f && scale <= 0x1p60f;
+}
+
+/* A magnitude, on the scale of GW_NATURAL_LEAST. */
+static GW_INLINE float gw__natural_place(float magnitude, float scale, unsigned bits)
+{
+    float top = gw__natural_top(bits);
+    if (gw__natural_scale_is_ordinary(scale))
+        return magnitude * (top / scale);
+    return (float)((double)magnitude * (double)top / (double)scale);
+}
+
+static GW_INLINE uint32_t gw__natural_code(float p, float scale, uint32_t added, unsigned bits)
+{
+    if (scale == 0.0f)
+        return 0;
+    float t = gw__natural_place(fabsf(p), scale, bits);
+    return gw__natural_level(t, added, bits) | gw__float_bits(p) >> 31 << (bits - 1);
 }
 
 /* Whether an encoder can have written this scale: finite and not negative, or the poison. */

@@ -47,10 +47,13 @@ enum { GW_ROTATE_HALF = 128, GW_ROTATE_CELLS = 288 };
  * cells of 2^(2 - bits), each with at most one threshold: the word of a cell is that threshold, or
  * the next one; its low byte is its number.
  */
+#ifndef GW_ROTATE_TABLE /* device code has tables of its own: rotate_cuda.cu */
+#define GW_ROTATE_TABLE const
 extern const float gw__rotate_level[8][GW_ROTATE_HALF];
 extern const uint32_t gw__rotate_threshold[8][GW_ROTATE_HALF];
 extern const uint32_t gw__rotate_cell[8][GW_ROTATE_CELLS];
 extern const float gw__rotate_last_cell[8]; /* cells behind it are it */
+#endif
 
 /* ---- Ranges and scale ---------------------------------------------------------------------------
  */
@@ -85,10 +88,41 @@ static GW_INLINE float gw__rotate_power(int exponent)
     return gw__float_of((uint32_t)(127 + exponent) << 23);
 }
 
+/* In binary64, where a product of any binary32 number with it is exact. */
+static GW_INLINE double gw__rotate_wide_power(int exponent)
+{
+    uint64_t bits = (uint64_t)(1023 + exponent) << 52;
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* log2 of the magnitude with these bits, finite and not 0, rounded down. */
+static GW_INLINE int gw__rotate_exponent(uint32_t magnitude)
+{
+    if (magnitude >= 0x800000u)
+        return (int)(magnitude >> 23) - 127;
+    return -118 - (int)GW_LEADING_ZEROS(magnitude);
+}
+
 /* log2 of a power of two. */
 static GW_INLINE int gw__rotate_log2(size_t m)
 {
-    return __builtin_ctzll(m);
+    return (int)GW_TRAILING_ZEROS((uint32_t)m);
+}
+
+static GW_INLINE float gw__rotate_limited(float x)
+{
+    return x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : x;
+}
+
+/* The code of a magnitude, from the cells of this width and the last one's number. */
+static GW_INLINE uint32_t gw__rotate_code(const uint32_t *cells, float last, unsigned bits,
+                                          float magnitude)
+{
+    float place = magnitude * gw__rotate_power((int)bits - 2);
+    uint32_t cell = cells[(int)(place < last ? place : last)];
+    return (cell & 0xFF) - (gw__float_bits(magnitude) < cell);
 }
 
 /*
@@ -106,6 +140,40 @@ static GW_INLINE float gw__rotate_scale(float r, float ct, float cc, size_t m, b
 static GW_INLINE float gw__rotate_factor(float scale, size_t m)
 {
     return scale * gw__rotate_power(-gw__rotate_log2(m) / 2);
+}
+
+/* The scale of a block that was made smaller by this power of two: rounded once, limited. */
+static GW_INLINE float gw__rotate_scale_times(float scale, int exponent)
+{
+    double x = (double)scale * gw__rotate_wide_power(exponent);
+    return x > (double)FLT_MAX ? FLT_MAX : (float)x;
+}
+
+/* How a block with this scale, above 0, is decoded. A scale that is not plain is made smaller or
+ * larger by 2^64, and the values larger or smaller again (unless `back` is 1): rounded once,
+ * limited to FLT_MAX. */
+typedef struct gw_rotate_decoding {
+    float factor, back;
+} gw_rotate_decoding_t;
+
+static GW_INLINE gw_rotate_decoding_t gw__rotate_decoding(float scale, size_t m)
+{
+    gw_rotate_decoding_t d;
+    d.back = 1.0f;
+    if (!gw__rotate_is_plain(scale)) {
+        d.back = scale > 1.0f ? 0x1p64f : 0x1p-64f;
+        scale *= 1.0f / d.back;
+    }
+    d.factor = gw__rotate_factor(scale, m);
+    return d;
+}
+
+/* What a code stands for in the rotated block, from the levels of this width. */
+static GW_INLINE float gw__rotate_value(const float *levels, float factor, unsigned bits,
+                                        uint32_t code)
+{
+    float value = factor * levels[code & ((1u << (bits - 1)) - 1)];
+    return code >> (bits - 1) ? -value : value;
 }
 
 /* Whether an encoder can have written this scale: finite and not negative, or the poison. */

@@ -3,7 +3,7 @@
 #include "rotate_block.h"
 
 /* clang-format off */
-const float gw__rotate_level[8][GW_ROTATE_HALF] = {
+GW_ROTATE_TABLE float gw__rotate_level[8][GW_ROTATE_HALF] = {
     {0.797884583f},
     {0.452780038f, 1.51041758f},
     {0.24509418f, 0.756005287f, 1.34390926f, 2.15194559f},
@@ -39,7 +39,7 @@ const float gw__rotate_level[8][GW_ROTATE_HALF] = {
      2.66017389f, 2.71650767f, 2.77587056f, 2.83868575f, 2.90547299f, 2.97688222f, 3.05374193f, 3.13713264f,
      3.22850013f, 3.32984853f, 3.44407177f, 3.57558799f, 3.73166633f, 3.92563772f, 4.18659544f, 4.60353565f},
 };
-const uint32_t gw__rotate_threshold[8][GW_ROTATE_HALF] = {
+GW_ROTATE_TABLE uint32_t gw__rotate_threshold[8][GW_ROTATE_HALF] = {
     {0x00000000},
     {0x00000000, 0x3F7B4A01},
     {0x00000000, 0x3F002401, 0x3F866502, 0x3FDFBC03},
@@ -71,7 +71,7 @@ const uint32_t gw__rotate_threshold[8][GW_ROTATE_HALF] = {
      0x4021F76E, 0x40252D6F, 0x40288870, 0x402C0D71, 0x402FC172, 0x4033AA73, 0x4037D074, 0x403C3C75, 0x4040FA76, 0x40461B77,
      0x404BB378, 0x4051DD79, 0x4058C37A, 0x4060A17B, 0x4069D57C, 0x4075087D, 0x4081CB7E, 0x408CA47F},
 };
-const uint32_t gw__rotate_cell[8][GW_ROTATE_CELLS] = {
+GW_ROTATE_TABLE uint32_t gw__rotate_cell[8][GW_ROTATE_CELLS] = {
     {0x7F000001, 0x7F000001},
     {0x3F7B4A01, 0x7F000002},
     {0x3F002401, 0x3F002401, 0x3F866502, 0x3FDFBC03, 0x7F000004},
@@ -129,5 +129,5 @@ const uint32_t gw__rotate_cell[8][GW_ROTATE_CELLS] = {
      0x408CA47F, 0x408CA47F, 0x408CA47F, 0x408CA47F, 0x408CA47F, 0x408CA47F, 0x408CA47F, 0x408CA47F, 0x408CA47F, 0x408CA47F,
      0x408CA47F, 0x408CA47F, 0x7F000080},
 };
-const float gw__rotate_last_cell[8] = {1, 1, 4, 10, 24, 56, 127, 282};
+GW_ROTATE_TABLE float gw__rotate_last_cell[8] = {1, 1, 4, 10, 24, 56, 127, 282};
 /* clang-format on */

@@ -102,9 +102,9 @@ def main():
             ("threshold", "uint32_t", all_thresholds, word, 10),
             ("cell", "uint32_t", all_cells, word, 10)):
         size = "GW_ROTATE_CELLS" if name == "cell" else "GW_ROTATE_HALF"
-        print("const %s gw__rotate_%s[8][%s] = {" % (kind, name, size))
+        print("GW_ROTATE_TABLE %s gw__rotate_%s[8][%s] = {" % (kind, name, size))
         print(",\n".join("    {" + rows(t, form, per) + "}" for t in table) + ",\n};")
-    print("const float gw__rotate_last_cell[8] = {%s};" % ", ".join("%d" % (len(c) - 1) for c in all_cells))
+    print("GW_ROTATE_TABLE float gw__rotate_last_cell[8] = {%s};" % ", ".join("%d" % (len(c) - 1) for c in all_cells))
     print("/* clang-format on */")
     print([len(c) for c in all_cells], file=sys.stderr)
 

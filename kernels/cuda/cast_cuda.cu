@@ -7,45 +7,9 @@
  * Four elements a thread where all addresses allow it: 16 bytes of binary32 and 8 of halves. Else
  * one by one, of halves and numbers at any address.
  */
-GW_DEVICE uint64_t first_of(void)
-{
-    return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-
-GW_DEVICE uint64_t threads(void)
-{
-    return (uint64_t)gridDim.x * blockDim.x;
-}
-
 GW_DEVICE bool at_eight(const void *p)
 {
     return ((uintptr_t)p & 7) == 0;
-}
-
-GW_DEVICE uint16_t load_half(const uint8_t *p)
-{
-    return ((uintptr_t)p & 1) == 0 ? *(const uint16_t *)p : gw__load16(p);
-}
-
-GW_DEVICE void store_half(uint8_t *p, uint16_t half)
-{
-    if (((uintptr_t)p & 1) == 0)
-        *(uint16_t *)p = half;
-    else
-        gw__store16(p, half);
-}
-
-GW_DEVICE float load_float(const uint8_t *p)
-{
-    return ((uintptr_t)p & 3) == 0 ? *(const float *)p : gw__load_float(p);
-}
-
-GW_DEVICE void store_float(uint8_t *p, float x)
-{
-    if (((uintptr_t)p & 3) == 0)
-        *(float *)p = x;
-    else
-        gw__store_float(p, x);
 }
 
 /* ---- Plain casts --------------------------------------------------------------------------------
@@ -60,14 +24,14 @@ GW_DEVICE float4 widen_four(bool bf16, uint2 v)
 extern "C" __global__ void gw_cuda_cast_widen(unsigned bf16, const uint8_t *src, uint8_t *dst,
                                               uint64_t count)
 {
-    uint64_t i = first_of();
+    uint64_t i = gw_thread();
     if (at_eight(src) && gw_wide(dst)) {
-        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * threads())
+        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * gw_threads())
             *(float4 *)(dst + 4 * j) = widen_four(bf16 != 0, *(const uint2 *)(src + 2 * j));
         i += count & ~(uint64_t)3;
     }
-    for (; i < count; i += threads())
-        store_float(dst + 4 * i, gw__widen(bf16 != 0, load_half(src + 2 * i)));
+    for (; i < count; i += gw_threads())
+        gw_store_float(dst + 4 * i, gw__widen(bf16 != 0, gw_load_half(src + 2 * i)));
 }
 
 GW_DEVICE uint2 two_words(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
@@ -78,18 +42,18 @@ GW_DEVICE uint2 two_words(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 extern "C" __global__ void gw_cuda_cast_narrow(unsigned bf16, const uint8_t *src, uint8_t *dst,
                                                uint64_t count)
 {
-    uint64_t i = first_of();
+    uint64_t i = gw_thread();
     bool b = bf16 != 0;
     if (gw_wide(src) && at_eight(dst)) {
-        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * threads()) {
+        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * gw_threads()) {
             float4 v = *(const float4 *)(src + 4 * j);
             *(uint2 *)(dst + 2 * j) = two_words(gw__narrow(b, v.x), gw__narrow(b, v.y),
                                                 gw__narrow(b, v.z), gw__narrow(b, v.w));
         }
         i += count & ~(uint64_t)3;
     }
-    for (; i < count; i += threads())
-        store_half(dst + 2 * i, gw__narrow(b, load_float(src + 4 * i)));
+    for (; i < count; i += gw_threads())
+        gw_store_half(dst + 2 * i, gw__narrow(b, gw_load_float(src + 4 * i)));
 }
 
 /* ---- For codec cast -----------------------------------------------------------------------------
@@ -111,11 +75,11 @@ GW_DEVICE uint16_t encode_one(bool bf16, float src, bool ef, float *kept, uint32
 extern "C" __global__ void gw_cuda_cast_encode(unsigned bf16, const float *src, float *residual,
                                                uint64_t count, uint8_t *dst, uint32_t *result)
 {
-    uint64_t i = first_of();
+    uint64_t i = gw_thread();
     bool b = bf16 != 0, ef = residual != NULL;
     uint32_t poisoned = 0;
     if (gw_wide(src) && at_eight(dst) && gw_wide(residual)) {
-        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * threads()) {
+        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * gw_threads()) {
             float4 v = *(const float4 *)(src + j), r = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             if (ef)
                 r = *(const float4 *)(residual + j);
@@ -129,9 +93,9 @@ extern "C" __global__ void gw_cuda_cast_encode(unsigned bf16, const float *src, 
         }
         i += count & ~(uint64_t)3;
     }
-    for (; i < count; i += threads()) {
+    for (; i < count; i += gw_threads()) {
         float kept = ef ? residual[i] : 0.0f;
-        store_half(dst + 2 * i, encode_one(b, src[i], ef, &kept, &poisoned));
+        gw_store_half(dst + 2 * i, encode_one(b, src[i], ef, &kept, &poisoned));
         if (ef)
             residual[i] = kept;
     }
@@ -141,10 +105,10 @@ extern "C" __global__ void gw_cuda_cast_encode(unsigned bf16, const float *src, 
 extern "C" __global__ void gw_cuda_cast_add(unsigned bf16, const uint8_t *payload, uint64_t count,
                                             float *dst)
 {
-    uint64_t i = first_of();
+    uint64_t i = gw_thread();
     bool b = bf16 != 0;
     if (at_eight(payload) && gw_wide(dst)) {
-        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * threads()) {
+        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * gw_threads()) {
             float4 v = widen_four(b, *(const uint2 *)(payload + 2 * j));
             v = gw_quad_sum(*(const float4 *)(dst + j), v);
             *(float4 *)(dst + j) =
@@ -152,6 +116,6 @@ extern "C" __global__ void gw_cuda_cast_add(unsigned bf16, const uint8_t *payloa
         }
         i += count & ~(uint64_t)3;
     }
-    for (; i < count; i += threads())
-        dst[i] = gw_one_nan(dst[i] + gw__widen(b, load_half(payload + 2 * i)));
+    for (; i < count; i += gw_threads())
+        dst[i] = gw_one_nan(dst[i] + gw__widen(b, gw_load_half(payload + 2 * i)));
 }

@@ -7,9 +7,11 @@
 
 #include "cuda_rooms.h"
 #include "kernels.h"
+#include "randomk_places.h"
 
 /*
- * Each function below computes one launch and hands it to a queue. Pointers to elements, residuals
+ * Each function below computes one launch (those of randomk: up to three, one a stage) and hands it
+ * to a queue. Pointers to elements, residuals
  * and payloads are device pointers: any address for `void` and `uint8_t`, a multiple of 4 for
  * float; at multiples of 16 (payloads: any address) accesses are widest. Nothing is waited for,
  * allocated or kept. The bytes are those of kernels/ref, whatever the shape of the launch.
@@ -30,7 +32,8 @@
 
 /* In device memory, at a multiple of 4. */
 typedef struct gw_cuda_result {
-    uint32_t poisoned; /* encode, reduce: + buckets (codec cast: elements) that are not finite */
+    uint32_t poisoned; /* encode, reduce: + buckets (codecs cast, natural: elements) that are not
+                          finite */
     uint32_t
         invalid; /* decode: + buckets that are not valid; reduce: the greatest of payloads - k
                     over all k whose payload is not valid: the first such k, 0 if there is none */
@@ -112,11 +115,79 @@ typedef struct gw_cuda_float_kernels {
                        size_t count, float *dst, gw_cuda_result_t *result);
 } gw_cuda_float_kernels_t;
 
+/* reduce: as that of quant, with the bytes of decoding each payload in order, adding the own
+ * elements among them, scaling and encoding. */
+typedef struct gw_cuda_rotate_kernels {
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_rotate_spec_t *spec, const float *src,
+                          float *residual, size_t count, uint8_t *dst, gw_cuda_result_t *result);
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_rotate_spec_t *spec,
+                         const uint8_t *payload, size_t count, float *dst,
+                         gw_cuda_result_t *result);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_rotate_spec_t *spec, const uint8_t *payload,
+                       size_t count, float *dst, gw_cuda_result_t *result);
+    gw_status_t (*reduce)(gw_cuda_queue_t *queue, const gw_rotate_spec_t *spec,
+                          const gw_quant_sum_t *sum, float *residual, size_t count, uint8_t *dst,
+                          gw_cuda_result_t *result);
+} gw_cuda_rotate_kernels_t;
+
+/* With GW_NATURAL_POWERS, `poisoned` counts elements. */
+typedef struct gw_cuda_natural_kernels {
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_natural_spec_t *spec, const float *src,
+                          float *residual, size_t count, uint64_t first, uint64_t key, uint8_t *dst,
+                          gw_cuda_result_t *result);
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_natural_spec_t *spec,
+                         const uint8_t *payload, size_t count, float *dst,
+                         gw_cuda_result_t *result);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_natural_spec_t *spec,
+                       const uint8_t *payload, size_t count, float *dst, gw_cuda_result_t *result);
+} gw_cuda_natural_kernels_t;
+
+/*
+ * Codec randomk, of binary32 elements. `marks` is working memory on the device, a word for each
+ * block, at a multiple of 4: encode wants zeros in it, and whoever comes next finds what it likes.
+ * `first` is a multiple of the block.
+ */
+typedef struct gw_cuda_randomk_kernels {
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_randomk_spec_t *spec, const float *src,
+                          float *residual, size_t count, uint64_t first, uint64_t shared_key,
+                          uint8_t *dst, uint32_t *marks, gw_cuda_result_t *result);
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_randomk_spec_t *spec,
+                         const uint8_t *payload, size_t count, float *dst, uint32_t *marks,
+                         gw_cuda_result_t *result);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_randomk_spec_t *spec,
+                       const uint8_t *payload, size_t count, float *dst, uint32_t *marks,
+                       gw_cuda_result_t *result);
+    /* into = into + from, without decoding: GW_F32 values only (else GW_ERR_UNSUPPORTED). Blocks
+     * that are not valid in both, or that drew other places, are counted as invalid and left. */
+    gw_status_t (*merge)(gw_cuda_queue_t *queue, const gw_randomk_spec_t *spec, const uint8_t *from,
+                         size_t count, uint8_t *into, uint32_t *marks, gw_cuda_result_t *result);
+} gw_cuda_randomk_kernels_t;
+
+/* As the CPU's: a panel is in host memory, matrices and factors on the device. */
+typedef struct gw_cuda_lowrank_kernels {
+    gw_status_t (*project)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel,
+                           const float *src, const float *residual, float scale, const float *q,
+                           float *p);
+    gw_status_t (*collect)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel,
+                           const float *src, const float *residual, float scale, const float *p,
+                           float *q);
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel, const float *p,
+                         const float *q, float factor, float *dst);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel, const float *p,
+                       const float *q, float factor, float *dst);
+    gw_status_t (*keep)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel, const float *p,
+                        const float *q, float factor, const float *src, float *residual);
+} gw_cuda_lowrank_kernels_t;
+
 extern const gw_cuda_quant_kernels_t gw__cuda_quant;
 extern const gw_cuda_cast_kernels_t gw__cuda_cast;
 extern const gw_cuda_sum_kernels_t gw__cuda_sum;
 extern const gw_cuda_sign_kernels_t gw__cuda_sign;
 extern const gw_cuda_float_kernels_t gw__cuda_fp8, gw__cuda_fp4;
+extern const gw_cuda_rotate_kernels_t gw__cuda_rotate;
+extern const gw_cuda_natural_kernels_t gw__cuda_natural;
+extern const gw_cuda_randomk_kernels_t gw__cuda_randomk;
+extern const gw_cuda_lowrank_kernels_t gw__cuda_lowrank;
 
 /* A fat binary for cuModuleLoadData, with the kernels gw_cuda_<family>_*. */
 typedef struct gw_cuda_image {

@@ -68,4 +68,26 @@ static GW_INLINE unsigned gw__cuda_fp4_encode_room(unsigned nv, unsigned group)
     return 4 * group + gw__cuda_fp4_payload_room(nv, group);
 }
 
+/* `copies` of the elements (encoding with a residual and summing keep what is lost of them, too),
+ * then a payload. */
+static GW_INLINE unsigned gw__cuda_rotate_room(unsigned bits, unsigned block, unsigned copies)
+{
+    return 4 * block * copies + gw__cuda_bytes_room(gw__rotate_bytes(bits, block));
+}
+
+static GW_INLINE unsigned gw__cuda_natural_payload_room(const gw_natural_spec_t *spec)
+{
+    return gw__cuda_bytes_room(gw__natural_bytes(spec, spec->bucket));
+}
+
+static GW_INLINE unsigned gw__cuda_natural_encode_room(const gw_natural_spec_t *spec)
+{
+    return 4 * spec->bucket + gw__cuda_natural_payload_room(spec);
+}
+
+/* lowrank: columns of a factor that a thread sums at a time, where M is read once for each such
+ * group; elements of a row that a warp expands at a time, four a lane. */
+#define GW_CUDA_LOWRANK_COLUMNS 8
+#define GW_CUDA_LOWRANK_SEGMENT 128
+
 #endif

@@ -46,6 +46,17 @@ GW_DEVICE uint64_t gw_warps(void)
     return (uint64_t)gridDim.x * (blockDim.x / GW_LANES);
 }
 
+/* Threads of elementwise kernels: thread t takes the elements t, t + threads, ... */
+GW_DEVICE uint64_t gw_thread(void)
+{
+    return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+GW_DEVICE uint64_t gw_threads(void)
+{
+    return (uint64_t)gridDim.x * blockDim.x;
+}
+
 /* How many elements unit i of `size` elements has. */
 GW_DEVICE unsigned gw_part(uint64_t count, uint64_t i, unsigned size)
 {
@@ -61,6 +72,45 @@ GW_DEVICE bool gw_wide(const void *p)
 GW_DEVICE float gw_one_nan(float x)
 {
     return x != x ? gw__float_of(GW_NAN_BITS) : x;
+}
+
+/* ---- At any address -----------------------------------------------------------------------------
+ */
+
+GW_DEVICE uint16_t gw_load_half(const uint8_t *p)
+{
+    return ((uintptr_t)p & 1) == 0 ? *(const uint16_t *)p : gw__load16(p);
+}
+
+GW_DEVICE void gw_store_half(uint8_t *p, uint16_t half)
+{
+    if (((uintptr_t)p & 1) == 0)
+        *(uint16_t *)p = half;
+    else
+        gw__store16(p, half);
+}
+
+GW_DEVICE uint32_t gw_load_word(const uint8_t *p)
+{
+    return ((uintptr_t)p & 3) == 0 ? *(const uint32_t *)p : gw__load32(p);
+}
+
+GW_DEVICE void gw_store_word(uint8_t *p, uint32_t x)
+{
+    if (((uintptr_t)p & 3) == 0)
+        *(uint32_t *)p = x;
+    else
+        gw__store32(p, x);
+}
+
+GW_DEVICE float gw_load_float(const uint8_t *p)
+{
+    return gw__float_of(gw_load_word(p));
+}
+
+GW_DEVICE void gw_store_float(uint8_t *p, float x)
+{
+    gw_store_word(p, gw__float_bits(x));
 }
 
 /* ---- Over the lanes of a warp -------------------------------------------------------------------
@@ -106,6 +156,14 @@ GW_DEVICE uint32_t gw_warp_count(uint32_t x)
 
 /* Lane 0 gets the sum in the order of sign_scale.h: lane j takes j + 16, j + 8, ... */
 GW_DEVICE float gw_warp_fold(float x)
+{
+    GW_UNROLL(5)
+    for (int half = 16; half; half /= 2)
+        x = x + __shfl_down_sync(GW_ALL, x, half);
+    return __shfl_sync(GW_ALL, x, 0);
+}
+
+GW_DEVICE double gw_warp_fold_wide(double x)
 {
     GW_UNROLL(5)
     for (int half = 16; half; half /= 2)
@@ -207,6 +265,18 @@ GW_DEVICE uint32_t gw_shared_word(const uint8_t *at)
     const uint32_t *word = (const uint32_t *)(at - ((uintptr_t)at & 3));
     uint64_t both = (uint64_t)word[1] << 32 | word[0];
     return (uint32_t)(both >> shift);
+}
+
+/* 8 codes are as many bytes as a code has bits; into shared memory. */
+GW_DEVICE void gw_put_octet(uint8_t *at, uint64_t codes, unsigned bytes)
+{
+    if (bytes % 4 == 0 && ((uintptr_t)at & 3) == 0) {
+        for (unsigned i = 0; i < bytes; i += 4)
+            *(uint32_t *)(at + i) = (uint32_t)(codes >> 8 * i);
+    } else {
+        for (unsigned i = 0; i < bytes; i++)
+            at[i] = (uint8_t)(codes >> 8 * i);
+    }
 }
 
 /* ---- Counts -------------------------------------------------------------------------------------

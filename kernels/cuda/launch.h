@@ -20,7 +20,7 @@ static inline gw_status_t gw__cuda_by_warp(gw_cuda_queue_t *queue, const char *k
                                            size_t size, unsigned room, void **args)
 {
     unsigned warps = (queue->block ? queue->block : GW_CUDA_BLOCK) / GW_CUDA_WARP;
-    unsigned fit = GW_CUDA_SHARED_MOST / room;
+    unsigned fit = room ? GW_CUDA_SHARED_MOST / room : warps;
     size_t units = (count + size - 1) / size;
     warps = warps < fit ? warps : fit;
     if (!count)

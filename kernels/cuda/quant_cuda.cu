@@ -38,18 +38,6 @@ GW_DEVICE gw_quant_grid_t find_grid(const gw_quant_spec_t *spec, const float *p,
     return gw__quant_grid(spec, gw_warp_min(mn), gw_warp_max(mx), finite);
 }
 
-/* 8 codes are as many bytes as a code has bits. */
-GW_DEVICE void put_octet(uint8_t *at, uint64_t codes, unsigned bytes)
-{
-    if (bytes % 4 == 0 && ((uintptr_t)at & 3) == 0) {
-        for (unsigned i = 0; i < bytes; i += 4)
-            *(uint32_t *)(at + i) = (uint32_t)(codes >> 8 * i);
-    } else {
-        for (unsigned i = 0; i < bytes; i++)
-            at[i] = (uint8_t)(codes >> 8 * i);
-    }
-}
-
 /* Codes the elements 8 o to 8 o + 7, and leaves in p what is lost of them. */
 GW_DEVICE uint64_t code_octet(const gw_quant_spec_t *spec, const gw_quant_grid_t *g, float *p,
                               unsigned o, unsigned n, gw_quant_noise_t noise)
@@ -90,8 +78,8 @@ GW_DEVICE bool code_bucket(const gw_quant_spec_t *spec, float *p, unsigned n,
     for (unsigned o = gw_lane(); 8 * o < n; o += GW_LANES) {
         uint64_t codes = g.finite ? code_octet(spec, &g, p, o, n, noise) : 0;
         unsigned rest = n - 8 * o;
-        put_octet(out + GW_QUANT_META_BYTES + o * spec->bits, codes,
-                  rest < 8 ? (rest * spec->bits + 7) / 8 : spec->bits);
+        gw_put_octet(out + GW_QUANT_META_BYTES + o * spec->bits, codes,
+                     rest < 8 ? (rest * spec->bits + 7) / 8 : spec->bits);
     }
     return g.finite;
 }

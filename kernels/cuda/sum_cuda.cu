@@ -2,46 +2,33 @@
 /* Sums of binary32 arrays in device memory. */
 #include "device.cuh"
 
-GW_DEVICE uint64_t first_of(void)
-{
-    return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-
-GW_DEVICE uint64_t threads(void)
-{
-    return (uint64_t)gridDim.x * blockDim.x;
-}
-
 /* src needs no alignment; where both lie at multiples of 16 a thread takes four elements. */
 extern "C" __global__ void gw_cuda_sum_add(float *dst, const uint8_t *src, uint64_t count)
 {
-    uint64_t i = first_of();
+    uint64_t i = gw_thread();
     if (gw_wide(dst) && gw_wide(src)) {
-        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * threads()) {
+        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * gw_threads()) {
             float4 v = gw_quad_sum(*(float4 *)(dst + j), *(const float4 *)(src + 4 * j));
             *(float4 *)(dst + j) =
                 make_float4(gw_one_nan(v.x), gw_one_nan(v.y), gw_one_nan(v.z), gw_one_nan(v.w));
         }
         i += count & ~(uint64_t)3;
     }
-    bool words = ((uintptr_t)src & 3) == 0;
-    for (; i < count; i += threads()) {
-        float x = words ? *(const float *)(src + 4 * i) : gw__load_float(src + 4 * i);
-        dst[i] = gw_one_nan(dst[i] + x);
-    }
+    for (; i < count; i += gw_threads())
+        dst[i] = gw_one_nan(dst[i] + gw_load_float(src + 4 * i));
 }
 
 extern "C" __global__ void gw_cuda_sum_scale(float *dst, float factor, uint64_t count)
 {
-    uint64_t i = first_of();
+    uint64_t i = gw_thread();
     if (gw_wide(dst)) {
-        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * threads()) {
+        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * gw_threads()) {
             float4 v = *(float4 *)(dst + j);
             *(float4 *)(dst + j) = make_float4(gw_one_nan(v.x * factor), gw_one_nan(v.y * factor),
                                                gw_one_nan(v.z * factor), gw_one_nan(v.w * factor));
         }
         i += count & ~(uint64_t)3;
     }
-    for (; i < count; i += threads())
+    for (; i < count; i += gw_threads())
         dst[i] = gw_one_nan(dst[i] * factor);
 }

@@ -2,16 +2,10 @@
 /* Products with low-rank factors, normative scalar tier. */
 #include "ref.h"
 
-#include <float.h>
-
 #include "fpmode.h"
+#include "lowrank_values.h"
 
-enum { LANES = 16 };
-
-static float limited(float x)
-{
-    return x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : x;
-}
+enum { LANES = GW_LOWRANK_LANES };
 
 /* Elements of row i. */
 static size_t length_of(const gw_lowrank_panel_t *m, size_t i)
@@ -20,21 +14,15 @@ static size_t length_of(const gw_lowrank_panel_t *m, size_t i)
     return rest < m->cols ? rest : m->cols;
 }
 
-static float element(const float *src, const float *residual, float scale, size_t i)
-{
-    float x = scale * src[i];
-    return residual ? x + scale * residual[i] : x;
-}
-
 static float product(const float *src, const float *residual, float scale, const float *q, size_t n)
 {
     float lane[LANES] = {0};
     for (size_t j = 0; j < n; j++)
-        lane[j % LANES] = lane[j % LANES] + element(src, residual, scale, j) * q[j];
+        lane[j % LANES] = lane[j % LANES] + gw__lowrank_element(src, residual, scale, j) * q[j];
     for (size_t width = LANES / 2; width > 0; width /= 2)
         for (size_t l = 0; l < width; l++)
             lane[l] = lane[l] + lane[l + width];
-    return lane[0] - lane[0] == 0.0f ? lane[0] : gw__float_of(GW_NAN_BITS);
+    return gw__lowrank_sum(lane[0]);
 }
 
 static GW_KERNEL_BODY void project(const gw_lowrank_panel_t *m, const float *src,
@@ -54,8 +42,8 @@ static GW_KERNEL_BODY void collect(const gw_lowrank_panel_t *m, const float *src
         const float *row = src + i * m->cols, *kept = residual ? residual + i * m->cols : NULL;
         for (size_t k = 0; k < m->rank; k++)
             for (size_t j = 0; j < length_of(m, i); j++)
-                q[k * m->cols + j] =
-                    q[k * m->cols + j] + element(row, kept, scale, j) * p[k * m->stride + i];
+                q[k * m->cols + j] = q[k * m->cols + j] + gw__lowrank_element(row, kept, scale, j) *
+                                                              p[k * m->stride + i];
     }
 }
 
@@ -65,7 +53,7 @@ static float value(const gw_lowrank_panel_t *m, const float *p, const float *q, 
     float sum = p[i] * q[j];
     for (size_t k = 1; k < m->rank; k++)
         sum = sum + p[k * m->stride + i] * q[k * m->cols + j];
-    return limited(sum * factor);
+    return gw__lowrank_limited(sum * factor);
 }
 
 static GW_KERNEL_BODY void store(const gw_lowrank_panel_t *m, const float *p, const float *q,
@@ -81,8 +69,8 @@ static GW_KERNEL_BODY void add(const gw_lowrank_panel_t *m, const float *p, cons
 {
     for (size_t i = 0; i < m->rows; i++)
         for (size_t j = 0; j < length_of(m, i); j++) {
-            float sum = dst[i * m->cols + j] + value(m, p, q, factor, i, j);
-            dst[i * m->cols + j] = sum != sum ? gw__float_of(GW_NAN_BITS) : sum;
+            float *at = dst + i * m->cols + j;
+            *at = gw__lowrank_added(*at, value(m, p, q, factor, i, j));
         }
 }
 
@@ -92,7 +80,7 @@ static GW_KERNEL_BODY void keep(const gw_lowrank_panel_t *m, const float *p, con
     for (size_t i = 0; i < m->rows; i++)
         for (size_t j = 0; j < length_of(m, i); j++) {
             size_t at = i * m->cols + j;
-            residual[at] = limited(limited(src[at] + residual[at]) - value(m, p, q, factor, i, j));
+            residual[at] = gw__lowrank_kept(src[at], residual[at], value(m, p, q, factor, i, j));
         }
 }
 

@@ -15,11 +15,6 @@ static uint32_t magnitude_of(float x)
     return gw__float_bits(x) & 0x7FFFFFFFu;
 }
 
-static uint32_t noise_of(const gw_natural_spec_t *spec, gw_quant_noise_t noise, size_t i)
-{
-    return spec->stochastic ? gw__natural_noise(noise, i) : GW_NATURAL_HALF;
-}
-
 /* ---- Powers of two ------------------------------------------------------------------------------
  */
 
@@ -37,7 +32,8 @@ static size_t encode_powers(const gw_natural_spec_t *spec, const float *src, flo
             poisoned++;
             continue;
         }
-        uint32_t power = gw__natural_power(magnitude_of(p), noise_of(spec, noise, i));
+        uint32_t power =
+            gw__natural_power(magnitude_of(p), gw__natural_added(spec->stochastic, noise, i));
         dst[i] = (uint8_t)power;
         dst[n + i / 8] |= (uint8_t)(sign << i % 8);
         if (residual)
@@ -89,27 +85,7 @@ static float scale_of(const gw_natural_spec_t *spec, const float *p, size_t n, f
     float sum = sum_of(p, n);
     if (spec->rule == GW_NATURAL_MOST || gw__natural_sum_is_ordinary(sum))
         return gw__natural_scale(spec, sum, most, n);
-    double wide = wide_sum_of(p, n),
-           limit = (double)(spec->rule == GW_NATURAL_NORM ? FLT_MAX : most);
-    double scale =
-        spec->rule == GW_NATURAL_NORM ? sqrt(wide) : (double)spec->clip * sqrt(wide / (double)n);
-    return (float)(scale < limit ? scale : limit);
-}
-
-static float place_of(float magnitude, float scale, unsigned bits)
-{
-    float top = gw__natural_top(bits);
-    if (gw__natural_scale_is_ordinary(scale))
-        return magnitude * (top / scale);
-    return (float)((double)magnitude * (double)top / (double)scale);
-}
-
-static uint32_t code_of(const gw_natural_spec_t *spec, float p, float scale, uint32_t noise)
-{
-    if (scale == 0.0f)
-        return 0;
-    float t = place_of(fabsf(p), scale, spec->bits);
-    return gw__natural_level(t, noise, spec->bits) | gw__float_bits(p) >> 31 << (spec->bits - 1);
+    return gw__natural_wide_scale(spec, wide_sum_of(p, n), most, n);
 }
 
 /* One little-endian bit stream. */
@@ -136,7 +112,8 @@ bool gw__natural_ref_bucket(const gw_natural_spec_t *spec, const float *src, flo
     gw__store_float(dst, scale);
     dst += 4;
     for (size_t i = 0; i < n; i++) {
-        uint32_t code = code_of(spec, p[i], scale, noise_of(spec, noise, i));
+        uint32_t added = gw__natural_added(spec->stochastic, noise, i);
+        uint32_t code = gw__natural_code(p[i], scale, added, spec->bits);
         put(&stream, code, spec->bits, &dst);
         if (residual)
             residual[i] = p[i] - scale * step[code];

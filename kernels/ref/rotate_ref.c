@@ -80,30 +80,19 @@ static void unpack(const uint8_t *src, size_t m, unsigned bits, uint8_t *code)
 /* ---- Decoding -----------------------------------------------------------------------------------
  */
 
-/* The values of a block with a finite scale. One that is not plain is made smaller or larger by
- * 2^64, and the values larger or smaller again: rounded once, limited to FLT_MAX. */
+/* The values of a block with a scale above 0. */
 static void decode_values(const block_t *b, const uint8_t *src, float *x)
 {
     uint8_t code[GW_ROTATE_BLOCK_MAX];
     unsigned bits = b->spec->bits;
-    float scale = gw__load_float(src), back = 1.0f;
-    const float *level = gw__rotate_level[bits - 1];
-    if (scale > 0.0f && !gw__rotate_is_plain(scale)) {
-        back = scale > 1.0f ? 0x1p64f : 0x1p-64f;
-        scale *= 1.0f / back;
-    }
-    float factor = gw__rotate_factor(scale, b->m);
+    gw_rotate_decoding_t d = gw__rotate_decoding(gw__load_float(src), b->m);
     unpack(src + GW_ROTATE_META_BYTES, b->m, bits, code);
-    for (size_t i = 0; i < b->m; i++) {
-        float value = factor * level[code[i] & ((1u << (bits - 1)) - 1)];
-        x[i] = code[i] >> (bits - 1) ? -value : value;
-    }
+    for (size_t i = 0; i < b->m; i++)
+        x[i] = gw__rotate_value(gw__rotate_level[bits - 1], d.factor, bits, code[i]);
     hadamard(x, b->m);
     turn_signs(b, x);
-    for (size_t i = 0; back != 1.0f && i < b->m; i++) {
-        float value = x[i] * back;
-        x[i] = value > FLT_MAX ? FLT_MAX : value < -FLT_MAX ? -FLT_MAX : value;
-    }
+    for (size_t i = 0; d.back != 1.0f && i < b->m; i++)
+        x[i] = gw__rotate_limited(x[i] * d.back);
 }
 
 void gw__rotate_ref_decode_block(const gw_rotate_spec_t *spec, const uint8_t *src, size_t n,
@@ -214,11 +203,10 @@ static float code_block(const block_t *b, float squares, float *x, uint8_t *dst)
  * 2 by a power of two first. */
 static float code_any(const block_t *b, uint32_t top, float *x, uint8_t *dst)
 {
-    int exponent = ilogbf(gw__float_of(top));
+    int exponent = gw__rotate_exponent(top);
     for (size_t i = 0; i < b->m; i++)
-        x[i] = (float)ldexp((double)x[i], -exponent);
-    double scale = ldexp((double)code_block(b, sum_of_products(x, x, b->m), x, dst), exponent);
-    return scale > (double)FLT_MAX ? FLT_MAX : (float)scale;
+        x[i] = (float)((double)x[i] * gw__rotate_wide_power(-exponent));
+    return gw__rotate_scale_times(code_block(b, sum_of_products(x, x, b->m), x, dst), exponent);
 }
 
 /* What was lost stays finite also where it exceeds FLT_MAX. */
@@ -228,8 +216,8 @@ static void keep_loss(const block_t *b, const float *src, const uint8_t *payload
     if (gw__load_float(payload) > 0.0f)
         decode_values(b, payload, x);
     for (size_t i = 0; i < b->n; i++) {
-        float p = src[i] + residual[i], lost = p - x[i];
-        residual[i] = lost > FLT_MAX ? FLT_MAX : lost < -FLT_MAX ? -FLT_MAX : lost;
+        float p = src[i] + residual[i];
+        residual[i] = gw__rotate_limited(p - x[i]);
     }
 }
 

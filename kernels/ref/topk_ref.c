@@ -2,24 +2,13 @@
 /* Selection by magnitude and sparse vectors, normative scalar tier. */
 #include "ref.h"
 
-#include <float.h>
-
 #include "fpmode.h"
-
-static uint32_t magnitude(float x)
-{
-    return gw__float_bits(x) & 0x7FFFFFFFu;
-}
+#include "topk_values.h"
 
 static GW_KERNEL_BODY void fold(const float *src, float *residual, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        float p = src[i] + residual[i];
-        p = p < FLT_MAX ? p : FLT_MAX;
-        p = p > -FLT_MAX ? p : -FLT_MAX;
-        if (magnitude(src[i]) < GW_TOPK_INF)
-            residual[i] = p;
-    }
+    for (size_t i = 0; i < count; i++)
+        residual[i] = gw__topk_folded(src[i], residual[i]);
 }
 
 void gw__topk_ref_fold(const float *src, float *residual, size_t count)
@@ -29,22 +18,16 @@ void gw__topk_ref_fold(const float *src, float *residual, size_t count)
     gw__fpmode_leave(mode);
 }
 
-static float limit(float x)
-{
-    x = x < FLT_MAX ? x : FLT_MAX;
-    return x > -FLT_MAX ? x : -FLT_MAX;
-}
-
 static GW_KERNEL_BODY void correct(const float *src, float factor, float *momentum, float *residual,
                                    size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (magnitude(src[i]) >= GW_TOPK_INF)
+        if (gw__topk_magnitude(src[i]) >= GW_TOPK_INF)
             continue;
         float decayed = factor * momentum[i];
-        momentum[i] = limit(decayed + src[i]);
+        momentum[i] = gw__topk_limited(decayed + src[i]);
         if (residual)
-            residual[i] = limit(residual[i] + momentum[i]);
+            residual[i] = gw__topk_limited(residual[i] + momentum[i]);
     }
 }
 
@@ -60,7 +43,7 @@ size_t gw__topk_ref_count(const float *x, size_t count, uint32_t least)
 {
     size_t found = 0;
     for (size_t i = 0; i < count; i++)
-        found += magnitude(x[i]) >= least;
+        found += gw__topk_magnitude(x[i]) >= least;
     return found;
 }
 
@@ -69,7 +52,7 @@ size_t gw__topk_ref_find(const float *x, size_t count, uint32_t least, uint32_t 
 {
     size_t found = 0;
     for (size_t i = 0; i < count; i++)
-        if (magnitude(x[i]) >= least) {
+        if (gw__topk_magnitude(x[i]) >= least) {
             if (found < room)
                 index[found] = base + (uint32_t)i;
             found++;
@@ -84,9 +67,9 @@ static void first_digit(const float *x, size_t count, uint32_t *bin)
     size_t i = 0;
     for (; i + 4 <= count; i += 4)
         for (size_t t = 0; t < 4; t++)
-            table[t][magnitude(x[i + t]) >> gw__topk_shift(0)]++;
+            table[t][gw__topk_magnitude(x[i + t]) >> gw__topk_shift(0)]++;
     for (; i < count; i++)
-        table[0][magnitude(x[i]) >> gw__topk_shift(0)]++;
+        table[0][gw__topk_magnitude(x[i]) >> gw__topk_shift(0)]++;
     for (size_t d = 0; d < GW_TOPK_BINS; d++)
         bin[d] += table[0][d] + table[1][d] + table[2][d] + table[3][d];
 }
@@ -100,7 +83,7 @@ void gw__topk_ref_histogram(const float *x, size_t count, unsigned digit, uint32
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        uint32_t m = magnitude(x[i]);
+        uint32_t m = gw__topk_magnitude(x[i]);
         if (m >> shift >> bits == prefix)
             bin[m >> shift & ((1u << bits) - 1)]++;
     }
@@ -132,9 +115,7 @@ static GW_KERNEL_BODY void settle(float *residual, const uint32_t *index, const 
 {
     for (size_t i = 0; i < count; i++) {
         float *r = &residual[index[i]];
-        if (magnitude(value[i]) >= GW_TOPK_INF || magnitude(sent[i]) > GW_TOPK_INF)
-            continue;
-        *r = magnitude(sent[i]) == GW_TOPK_INF ? 0.0f : value[i] - sent[i];
+        *r = gw__topk_settled(*r, value[i], sent[i]);
     }
 }
 

@@ -67,7 +67,7 @@ static size_t quant_reduce(const gw_quant_spec_t *spec, const gw_quant_sum_t *su
     return result.poisoned;
 }
 
-/* ---- sign, fp8, cast, sum
+/* ---- The others
  * ----------------------------------------------------------------------------
  */
 
@@ -128,6 +128,78 @@ static void fp4_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t 
     must_be_valid();
 }
 
+static size_t rotate_encode(const gw_rotate_spec_t *spec, const float *src, float *residual,
+                            size_t count, uint8_t *dst)
+{
+    LAUNCH(gw__cuda_rotate.encode(queue, spec, src, residual, count, dst, &result));
+    return result.poisoned;
+}
+
+static void rotate_store(const gw_rotate_spec_t *spec, const uint8_t *payload, size_t count,
+                         float *dst)
+{
+    LAUNCH(gw__cuda_rotate.store(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
+static void rotate_add(const gw_rotate_spec_t *spec, const uint8_t *payload, size_t count,
+                       float *dst)
+{
+    LAUNCH(gw__cuda_rotate.add(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
+static size_t natural_encode(const gw_natural_spec_t *spec, const float *src, float *residual,
+                             size_t count, uint64_t first, uint64_t key, uint8_t *dst)
+{
+    LAUNCH(gw__cuda_natural.encode(queue, spec, src, residual, count, first, key, dst, &result));
+    return result.poisoned;
+}
+
+static void natural_store(const gw_natural_spec_t *spec, const uint8_t *payload, size_t count,
+                          float *dst)
+{
+    LAUNCH(gw__cuda_natural.store(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
+static void natural_add(const gw_natural_spec_t *spec, const uint8_t *payload, size_t count,
+                        float *dst)
+{
+    LAUNCH(gw__cuda_natural.add(queue, spec, payload, count, dst, &result));
+    must_be_valid();
+}
+
+static void lowrank_project(const gw_lowrank_panel_t *panel, const float *src,
+                            const float *residual, float scale, const float *q, float *p)
+{
+    LAUNCH(gw__cuda_lowrank.project(queue, panel, src, residual, scale, q, p));
+}
+
+static void lowrank_collect(const gw_lowrank_panel_t *panel, const float *src,
+                            const float *residual, float scale, const float *p, float *q)
+{
+    LAUNCH(gw__cuda_lowrank.collect(queue, panel, src, residual, scale, p, q));
+}
+
+static void lowrank_store(const gw_lowrank_panel_t *panel, const float *p, const float *q,
+                          float factor, float *dst)
+{
+    LAUNCH(gw__cuda_lowrank.store(queue, panel, p, q, factor, dst));
+}
+
+static void lowrank_add(const gw_lowrank_panel_t *panel, const float *p, const float *q,
+                        float factor, float *dst)
+{
+    LAUNCH(gw__cuda_lowrank.add(queue, panel, p, q, factor, dst));
+}
+
+static void lowrank_keep(const gw_lowrank_panel_t *panel, const float *p, const float *q,
+                         float factor, const float *src, float *residual)
+{
+    LAUNCH(gw__cuda_lowrank.keep(queue, panel, p, q, factor, src, residual));
+}
+
 #define CAST(name)                                                                                 \
     static void cast_##name(const void *src, void *dst, size_t count)                              \
     {                                                                                              \
@@ -178,13 +250,19 @@ const gw_kernels_t *cuda_table(gw_cuda_queue_t *to)
     table.sign = (gw_sign_kernels_t){sign_encode, ref->sign.valid, sign_store, sign_add};
     table.fp8 = (gw_float_kernels_t){fp8_encode, ref->fp8.valid, fp8_store, fp8_add};
     table.fp4 = (gw_float_kernels_t){fp4_encode, ref->fp4.valid, fp4_store, fp4_add};
+    table.rotate =
+        (gw_rotate_kernels_t){rotate_encode, ref->rotate.valid, rotate_store, rotate_add};
+    table.natural =
+        (gw_natural_kernels_t){natural_encode, ref->natural.valid, natural_store, natural_add};
+    table.lowrank = (gw_lowrank_kernels_t){lowrank_project, lowrank_collect, lowrank_store,
+                                           lowrank_add, lowrank_keep};
     return &table;
 }
 
 bool cuda_table_has(const char *body)
 {
-    static const char *const families[] = {"quant.", "cast.", "sum.", "sign.",
-                                           "fp8.",   "fp4.",  "raw."};
+    static const char *const families[] = {"quant.", "cast.", "sum.",    "sign.",    "fp8.",
+                                           "fp4.",   "raw.",  "rotate.", "natural.", "lowrank."};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (!strncmp(body, families[i], strlen(families[i])))
             return true;

@@ -81,9 +81,7 @@ static uint32_t by_search(unsigned i, float magnitude)
 
 static uint32_t by_cell(unsigned i, float magnitude)
 {
-    float place = fminf(magnitude * ldexpf(1, (int)i - 1), gw__rotate_last_cell[i]);
-    uint32_t cell = gw__rotate_cell[i][(int)place];
-    return (cell & 0xFF) - (gw__float_bits(magnitude) < cell);
+    return gw__rotate_code(gw__rotate_cell[i], gw__rotate_last_cell[i], i + 1, magnitude);
 }
 
 /* Cells find the code that a search finds: at every threshold and every edge of a cell, and next to
