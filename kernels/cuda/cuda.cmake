@@ -12,13 +12,23 @@ list(APPEND GW_KERNELS_SOURCES cuda/quant_launch.c cuda/sign_launch.c cuda/cast_
 # The bytes of kernels/ref: no contraction, IEEE division and square root, denormals kept.
 set(GW_NVCC_FLAGS -std=c++17 -O3 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false
     -I${CMAKE_CURRENT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include)
-foreach(arch IN LISTS GRADWIRE_CUDA_ARCHS)
-  list(APPEND GW_NVCC_TARGETS -gencode arch=compute_${arch},code=sm_${arch})
-endforeach()
-list(APPEND GW_NVCC_TARGETS -gencode arch=compute_75,code=compute_75)
-
+# An older nvcc does not know the newest architectures: they get the PTX.
+set(GW_CUDA_ARCHS "")
 if(GRADWIRE_NVCC AND GRADWIRE_CUDA_ARCHS)
-  message(STATUS "GPU kernels: sm ${GRADWIRE_CUDA_ARCHS} and PTX of compute_75 by ${GRADWIRE_NVCC}")
+  execute_process(COMMAND ${GRADWIRE_NVCC} --list-gpu-code OUTPUT_VARIABLE GW_NVCC_KNOWS ERROR_QUIET)
+  foreach(arch IN LISTS GRADWIRE_CUDA_ARCHS)
+    if(GW_NVCC_KNOWS MATCHES "sm_${arch}\n")
+      list(APPEND GW_CUDA_ARCHS ${arch})
+      list(APPEND GW_NVCC_TARGETS -gencode arch=compute_${arch},code=sm_${arch})
+    else()
+      message(STATUS "GPU kernels: ${GRADWIRE_NVCC} does not know sm_${arch}")
+    endif()
+  endforeach()
+  list(APPEND GW_NVCC_TARGETS -gencode arch=compute_75,code=compute_75)
+endif()
+
+if(GW_CUDA_ARCHS)
+  message(STATUS "GPU kernels: sm ${GW_CUDA_ARCHS} and PTX of compute_75 by ${GRADWIRE_NVCC}")
   foreach(family IN LISTS GW_CUDA_FAMILIES)
     set(image ${CMAKE_CURRENT_BINARY_DIR}/${family}_cuda.fatbin)
     add_custom_command(OUTPUT ${image}
@@ -31,5 +41,5 @@ if(GRADWIRE_NVCC AND GRADWIRE_CUDA_ARCHS)
   set_source_files_properties(cuda/cuda_images.c PROPERTIES OBJECT_DEPENDS "${GW_CUDA_IMAGES}"
     COMPILE_DEFINITIONS GW_HAVE_CUDA_IMAGES=1 COMPILE_OPTIONS "-Wa,-I${CMAKE_CURRENT_BINARY_DIR}")
 else()
-  message(STATUS "GPU kernels: none, this build is for CPUs only (nvcc not found, or GRADWIRE_CUDA_ARCHS is empty)")
+  message(STATUS "GPU kernels: none, this build is for CPUs only (nvcc not found, or no architecture asked for)")
 endif()
