@@ -156,6 +156,10 @@ static gw_status_t find_family(const char *name, gw_coder_t *out, const reason_t
     }
     if (!*name)
         return refuse(why, GW_ERR_NOT_FOUND, "codec name missing; codecs: %s", all);
+    if (strchr(name, '='))
+        return refuse(why, GW_ERR_NOT_FOUND,
+                      "no codec '%.40s'; parameters follow a colon, as in q4:bucket=64,ef=off",
+                      name);
     return refuse(why, GW_ERR_NOT_FOUND, "no codec '%.40s'; closest: '%s'; codecs: %s", name,
                   closest.best, all);
 }

@@ -8,8 +8,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench_tools.h"
+
+enum { USAGE = 2 };
 
 typedef struct options {
     const char *codec, *plan;
@@ -61,6 +64,67 @@ static void usage(FILE *out)
         out);
 }
 
+/* Says what is wrong with an option; the exit status + 1. */
+static int wrong(const char *option, const char *value, const char *allowed)
+{
+    fprintf(stderr, "gradwire bench allreduce: %s %.100s: %s\n", option, value, allowed);
+    return USAGE + 1;
+}
+
+/* 0: go on; otherwise exit status + 1. */
+static int parse_option(int c, options_t *o)
+{
+    static const char size[] = "must be a number of bytes above 0, like 4096, 64K, 64M or 1G";
+    char *end;
+    switch (c) {
+    case 'c':
+        o->codec = optarg;
+        return *optarg ? 0
+                       : wrong("--codec", "''", "a codec is needed, as gradwire info lists them");
+    case 'p':
+        o->plan = optarg;
+        return 0;
+    case 'd':
+        o->dtype = optarg;
+        return 0;
+    case 'i':
+        o->inplace = true;
+        return 0;
+    case 'C':
+        o->check = true;
+        return 0;
+    case 'j':
+        o->json = true;
+        return 0;
+    case 't':
+        o->timeline = true;
+        return 0;
+    case 'b':
+        return gw_bench_parse_size(optarg, &o->from) && o->from ? 0 : wrong("-b", optarg, size);
+    case 'e':
+        return gw_bench_parse_size(optarg, &o->to) && o->to ? 0 : wrong("-e", optarg, size);
+    case 'f':
+        o->factor = strtod(optarg, &end);
+        return !*end && o->factor > 1.0 && isfinite(o->factor)
+                   ? 0
+                   : wrong("-f", optarg, "must be a number above 1");
+    case 'n':
+        return gw_bench_parse_count(optarg, 1, &o->iterations)
+                   ? 0
+                   : wrong("-n", optarg, "must be a whole number from 1 to 1000000");
+    case 'w':
+        return gw_bench_parse_count(optarg, 0, &o->warmup)
+                   ? 0
+                   : wrong("-w", optarg, "must be a whole number from 0 to 1000000");
+    case 'h':
+        usage(stdout);
+        return 1;
+    default:
+        usage(stderr);
+        return USAGE + 1;
+    }
+}
+
 /* 0: go on; otherwise exit status + 1. */
 static int parse(int argc, char **argv, options_t *o)
 {
@@ -69,61 +133,21 @@ static int parse(int argc, char **argv, options_t *o)
         {"inplace", 0, 0, 'i'},  {"check", 0, 0, 'C'}, {"json", 0, 0, 'j'},
         {"timeline", 0, 0, 't'}, {"help", 0, 0, 'h'},  {0, 0, 0, 0}};
     static char name[] = "gradwire bench allreduce";
+    int stop = 0;
     *o = (options_t){
         .from = 1 << 20, .to = 64 << 20, .factor = 2, .dtype = "f32", .iterations = 5, .warmup = 1};
-    bool good = true;
     argv[0] = name; /* getopt's messages begin with it */
     optind = 1;
-    for (int c; good && (c = getopt_long(argc, argv, "b:e:f:n:w:", longs, NULL)) != -1;)
-        switch (c) {
-        case 'c':
-            o->codec = optarg;
-            break;
-        case 'p':
-            o->plan = optarg;
-            break;
-        case 'd':
-            o->dtype = optarg;
-            break;
-        case 'i':
-            o->inplace = true;
-            break;
-        case 'C':
-            o->check = true;
-            break;
-        case 'j':
-            o->json = true;
-            break;
-        case 't':
-            o->timeline = true;
-            break;
-        case 'b':
-            good = gw_bench_parse_size(optarg, &o->from);
-            break;
-        case 'e':
-            good = gw_bench_parse_size(optarg, &o->to);
-            break;
-        case 'f':
-            good = (o->factor = strtod(optarg, NULL)) > 1.0 && isfinite(o->factor);
-            break;
-        case 'n':
-            good = gw_bench_parse_count(optarg, 1, &o->iterations);
-            break;
-        case 'w':
-            good = gw_bench_parse_count(optarg, 0, &o->warmup);
-            break;
-        case 'h':
-            usage(stdout);
-            return 1;
-        default:
-            usage(stderr);
-            return 3;
-        }
-    if (!good || optind < argc || o->from == 0 || o->to < o->from) {
-        fprintf(stderr, "gradwire bench allreduce: bad size, factor, count or argument (--help)\n");
-        return 3;
+    for (int c; !stop && (c = getopt_long(argc, argv, "b:e:f:n:w:", longs, NULL)) != -1;)
+        stop = parse_option(c, o);
+    if (!stop && optind < argc)
+        stop = wrong("argument", argv[optind], "none is expected");
+    if (!stop && o->to < o->from) {
+        fprintf(stderr, "gradwire bench allreduce: -e %zu: must not be less than -b %zu\n", o->to,
+                o->from);
+        stop = USAGE + 1;
     }
-    return 0;
+    return stop;
 }
 
 /* Opens the MPI that the launcher runs, and the adapter that was built for it. */
@@ -214,6 +238,18 @@ static bool open_gradwire(gw_bench_t *bench, const options_t *o)
 
 typedef enum way { BY_CODEC, BY_RAW, BY_MPI, WAYS } way_t;
 
+/* When a peer has failed, MPI's own calls would wait for it: whoever hears of it leaves at once,
+ * and the launcher ends the rest. */
+static void leave_with_the_dead(const gw_bench_t *bench, way_t way, gw_status_t status)
+{
+    if (way == BY_MPI || gw_comm_failed_rank(bench->comm) < 0 || status == GW_OK)
+        return;
+    fprintf(stderr, "gradwire bench allreduce: rank %d: %s\n", bench->rank,
+            gw_comm_error(bench->comm));
+    fflush(NULL);
+    _exit(1);
+}
+
 /* One call in one way; seconds of the slowest rank, negative when it failed. */
 static double call(gw_bench_t *bench, way_t way, bool inplace)
 {
@@ -231,6 +267,7 @@ static double call(gw_bench_t *bench, way_t way, bool inplace)
                                    way == BY_CODEC ? bench->plan : bench->raw_plan, send,
                                    bench->recv, bench->elements, bench->dtype, GW_SUM);
     double time = bench->mpi->wtime() - begin;
+    leave_with_the_dead(bench, way, status);
     double worst = bench->mpi->max_double(status == GW_OK ? time : 1e30);
     return worst < 1e29 ? worst : -1.0;
 }

@@ -252,8 +252,12 @@ static bool open_content(const char *path, gw_bench_file_t *file, char *why, siz
     if (bytes == 0)
         return refuse(path, why, size,
                       "is empty; a file of gradients is needed (.npy, or raw float32)");
-    bool has_magic = bytes >= sizeof magic && read_at(file->fd, 0, magic, sizeof magic) &&
-                     memcmp(magic, "\x93NUMPY", sizeof magic) == 0;
+    bool has_start = bytes >= sizeof magic && read_at(file->fd, 0, magic, sizeof magic);
+    bool has_magic = has_start && memcmp(magic, "\x93NUMPY", sizeof magic) == 0;
+    if (has_start && memcmp(magic, "PK\3\4", 4) == 0)
+        return refuse(
+            path, why, size,
+            "is a zip archive, as .npz and .pt files are; one array is needed (numpy.save)");
     file->npy = has_magic || has_suffix(path, ".npy");
     if (file->npy && !has_magic)
         return refuse(path, why, size, "is named .npy but does not begin as an .npy file does");

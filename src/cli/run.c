@@ -65,21 +65,23 @@ static void set_option(const char *setting, const char *value)
 }
 
 /* Takes one option with its value ("--codec q4" or "--codec=q4"). Returns the arguments used up, 0
- * when it is none. */
+ * when it is none, -1 when it is said what is wrong. */
 static int take_option(int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         size_t length = strlen(options[i].option);
         if (strncmp(argv[0], options[i].option, length) != 0)
             continue;
-        if (argv[0][length] == '=') {
-            set_option(options[i].setting, argv[0] + length + 1);
-            return 1;
+        bool joined = argv[0][length] == '=';
+        if (!joined && (argv[0][length] != '\0' || argc < 2))
+            continue;
+        const char *value = joined ? argv[0] + length + 1 : argv[1];
+        if (!*value) { /* a variable of the shell that is not set: the default is not meant */
+            complain("%s has an empty value", options[i].option);
+            return -1;
         }
-        if (argv[0][length] == '\0' && argc > 1) {
-            set_option(options[i].setting, argv[1]);
-            return 2;
-        }
+        set_option(options[i].setting, value);
+        return joined ? 1 : 2;
     }
     return 0;
 }
@@ -94,6 +96,8 @@ static int read_options(int argc, char **argv)
             break;
         }
         int used = take_option(argc - i, argv + i);
+        if (used < 0)
+            return -1;
         if (used == 0) {
             complain("unknown option or missing value: %s", argv[i]);
             return -1;
@@ -116,7 +120,12 @@ static bool kernels_known(const char *name)
     for (size_t i = 0; (tier = gw_kernel_tier_at(i, &available)); i++)
         if (strcmp(tier, name) == 0)
             return true;
-    complain("GRADWIRE_KERNELS=%s: no such tier", name);
+    char all[128] = "best";
+    for (size_t i = 0; (tier = gw_kernel_tier_at(i, &available)); i++) {
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, ", %s", tier);
+    }
+    complain("GRADWIRE_KERNELS=%s: no such tier; there are %s", name, all);
     return false;
 }
 

@@ -26,4 +26,19 @@ contains "bench allreduce: a bad setting on one rank ends both" "$out" '^exit st
 out=$(bench_on 1 GRADWIRE_SEED=1)
 contains "bench allreduce: settings that differ end both" "$out" '^exit status 1$'
 contains "bench allreduce: settings that differ are told once" "$(grep -c '^gradwire bench allreduce: ' <<<"$out")" '^1$'
+# usage ARGUMENTS WORDS: exit status 2, and a sentence with WORDS.
+usage() {
+    local status=0
+    # shellcheck disable=SC2086 # several arguments
+    out=$("$gradwire" bench allreduce $1 2>&1) || status=$?
+    contains "bench allreduce $1 is wrong usage" "$status $out" "^2 gradwire bench allreduce: $2"
+}
+usage '-b 0' '-b 0: must be a number of bytes above 0'
+usage '-e 4X' '-e 4X: must be a number of bytes'
+usage '-b 2M -e 1M' '-e 1048576: must not be less than -b 2097152'
+usage '-f 1' '-f 1: must be a number above 1'
+usage '-n 0' '-n 0: must be a whole number from 1'
+usage '-w -1' '-w -1: must be a whole number from 0'
+usage '--codec=' "--codec '': a codec is needed"
+usage 'extra' 'argument extra: none is expected'
 finish

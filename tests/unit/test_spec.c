@@ -101,6 +101,7 @@ static const struct {
     {"Q4", GW_ERR_NOT_FOUND, {"closest: 'q4'"}},
     {"q4 ", GW_ERR_NOT_FOUND, {"closest: 'q4'"}},
     {"q44", GW_ERR_NOT_FOUND, {"closest: 'q4'"}},
+    {"q4,bucket=64", GW_ERR_NOT_FOUND, {"'q4,bucket=64'", "follow a colon"}},
     {"quant", GW_ERR_NOT_FOUND, {"closest: 'q1'"}},
     {"powersgd", GW_ERR_NOT_FOUND, {"closest: 'lowrank'"}},
     {"drive", GW_ERR_NOT_FOUND, {"closest: 'q1r'"}},
