@@ -3,6 +3,7 @@
 if(TARGET gw_double)
   gw_unit_test(double)
   target_link_libraries(test_double PRIVATE gw_double gw_double_probes)
+  add_subdirectory(doubles/libcuda)
   foreach(name driver driver_streams driver_planted)
     gw_unit_test(${name} LABELS tsan)
     target_link_libraries(test_${name} PRIVATE gw_driver)
