@@ -223,6 +223,8 @@ void copy_run(work_t *work);
 void value_write(const work_t *work);
 void kernel_run(work_t *work);
 bool value_is_there(const work_t *work);
+/* Gives executor_start() and host_start() their threads. */
+bool thread_start(void *(*run)(void *), pthread_t *thread);
 bool host_start(void);
 void host_run(work_t *work); /* ends by itself */
 /* What runs now, for those who wait too long and for faults; NULL: nothing. */

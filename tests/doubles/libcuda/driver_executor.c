@@ -223,10 +223,7 @@ bool executor_start(void)
     pthread_cond_init(&submitted, &clock);
     pthread_cond_init(&ended, &clock);
     pthread_condattr_destroy(&clock);
-    if (pthread_create(&executor_thread, NULL, executor, NULL))
-        return false;
-    pthread_detach(executor_thread);
-    return true;
+    return thread_start(executor, &executor_thread);
 }
 
 void executor_wake(void)

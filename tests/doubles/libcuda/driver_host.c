@@ -4,6 +4,7 @@
 #define _GNU_SOURCE /* dladdr */
 #endif
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -148,17 +149,26 @@ static void *watchdog(void *nothing)
     return nothing;
 }
 
+/* Signals to the process are for the threads of the program. */
+bool thread_start(void *(*run)(void *), pthread_t *thread)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGILL);
+    sigdelset(&all, SIGFPE);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = !pthread_create(thread, NULL, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started && !pthread_detach(*thread);
+}
+
 bool host_start(void)
 {
     pthread_t thread;
     pthread_cond_init(&given, NULL);
-    if (pthread_create(&thread, NULL, host_thread, NULL))
-        return false;
-    pthread_detach(thread);
-    if (pthread_create(&thread, NULL, watchdog, NULL))
-        return false;
-    pthread_detach(thread);
-    return true;
+    return thread_start(host_thread, &thread) && thread_start(watchdog, &thread);
 }
 
 bool driver_start(void)

@@ -10,11 +10,9 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
-#define NOT_ASAN __attribute__((no_sanitize_address))
 #else
 #define __asan_poison_memory_region(at, size)   (void)(at)
 #define __asan_unpoison_memory_region(at, size) (void)(at)
-#define NOT_ASAN
 #endif
 
 /*
@@ -23,8 +21,8 @@
  * pattern that is checked after each kernel, and are poisoned for AddressSanitizer, which sees a
  * kernel's access at once. Pages of devices are PROT_NONE while nothing executes: that stops the
  * host's own code, libc and the kernel's system calls in every build, where poison stops only
- * instrumented code and would stop it in kernels too. Freed pages stay PROT_NONE until the whole
- * arena has been used.
+ * instrumented code and would stop it in kernels too. Freed pages stay PROT_NONE, for kernels too,
+ * until the whole arena has been used.
  */
 enum { RED = 512, PATTERN = 0xC5, FRESH = 0xFF, FREED_KEPT = 1024 };
 static const size_t ARENA = (size_t)64 << 30;
@@ -159,25 +157,41 @@ void memory_close(void)
     protect_all(false);
 }
 
-NOT_ASAN static size_t damaged(const unsigned char *from, const unsigned char *to)
+static void paint(char *from, char *to)
 {
-    for (const unsigned char *at = from; at < to; at++)
-        if (*at != PATTERN)
-            return (size_t)(at - from) + 1;
-    return 0;
+    memset(from, PATTERN, (size_t)(to - from));
 }
 
-NOT_ASAN static void paint(char *from, char *to)
+#if defined(__SANITIZE_ADDRESS__)
+
+/* A kernel that touches a red zone has ended the process. */
+static bool check(const memory_t *m, const char *who)
 {
-    for (volatile char *at = from; at < to; at++)
-        *at = (char)PATTERN;
+    return true;
+}
+
+#else
+
+/* One more than the place of the first byte that is not as it was; 0: none. */
+static size_t damaged(const char *from, const char *to)
+{
+    static char pattern[RED];
+    if (!pattern[0])
+        memset(pattern, PATTERN, RED);
+    for (const char *at = from; at < to; at += RED) {
+        size_t bytes = to - at < RED ? (size_t)(to - at) : RED;
+        if (memcmp(at, pattern, bytes))
+            for (size_t i = 0; i < bytes; i++)
+                if (at[i] != pattern[i])
+                    return (size_t)(at + i - from) + 1;
+    }
+    return 0;
 }
 
 static bool check(const memory_t *m, const char *who)
 {
     char *end = m->at + m->bytes, *last = m->pages + m->span, where[200];
-    size_t before = damaged((unsigned char *)m->pages, (unsigned char *)m->at),
-           behind = damaged((unsigned char *)end, (unsigned char *)last);
+    size_t before = damaged(m->pages, m->at), behind = damaged(end, last);
     if (!before && !behind)
         return true;
     memory_describe(before ? m->pages + before - 1 : end + behind - 1, where, sizeof where);
@@ -186,6 +200,8 @@ static bool check(const memory_t *m, const char *who)
     paint(end, last);
     return false;
 }
+
+#endif
 
 bool memory_check(const char *who)
 {
@@ -344,7 +360,6 @@ void memory_free(memory_t *m)
     __asan_unpoison_memory_region(m->pages, m->span);
     madvise(m->pages, m->span, MADV_DONTNEED);
     mprotect(m->pages, m->span, PROT_NONE);
-    __asan_poison_memory_region(m->pages, m->span);
     m->state = MEMORY_FREED;
     forget_oldest_freed();
 }
