@@ -4,6 +4,7 @@ if(NOT GRADWIRE_SANITIZE)
   gw_box_test(structure)
   gw_box_test(layout_python)
   gw_box_test(cuda_report)
+  gw_box_test(driver_abi)
 
   add_executable(kernels_probe box/progs/kernels_probe.c ${GW_KERNEL_CHECK}
                  $<TARGET_OBJECTS:gw_kernels> $<TARGET_OBJECTS:gw_codecs>)
