@@ -60,10 +60,18 @@ static gw_status_t check(const gw_coder_t *coder, char *why, size_t size)
                  coder->value[DOMAIN], BLOCKS_MAX, coder->value[SIZE], 256 * coder->value[SIZE]);
         return GW_ERR_BAD_SETTING;
     }
+    gw_coder_t plain;
+    gw__coder_defaults(coder->family, &plain);
+    if (!coder->value[MODE] && coder->value[RATIO] != plain.value[RATIO]) {
+        snprintf(why, size,
+                 "ratio=%g: block sends every block that is not zero; topblock takes a ratio",
+                 coder->value[RATIO]);
+        return GW_ERR_BAD_SETTING;
+    }
     if (coder->value[MODE] && !coder->value[FEEDBACK] && !coder->value[FORCE]) {
         snprintf(why, size,
-                 "ef=off: the blocks that are not sent would be lost for good; write topblock, "
-                 "ef=on, or force=1");
+                 "ef=off: the blocks that are not sent would be lost for good; use ef=on, or "
+                 "force=1");
         return GW_ERR_BAD_SETTING;
     }
     return GW_OK;

@@ -8,7 +8,7 @@ static const struct {
     double bits;
     const char *spec;
 } table[] = {
-    {0.25, "topk+q8"}, {1, "q1r"}, {2, "q2r"},   {3, "q3r"},
+    {0.25, "topk+q8"}, {1, "q1r"}, {2, "q2r"},   {3, "q3"},
     {4, "q4"},         {8, "q8"},  {16, "bf16"}, {32, "lossless"},
 };
 enum { COUNT = sizeof table / sizeof *table };

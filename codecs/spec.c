@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Codec specifications: text to coder and back, with errors that say what would be allowed. */
+#define _GNU_SOURCE /* strcasestr */
 #include "codecs.h"
 
 #include <locale.h>
@@ -106,6 +107,21 @@ static void closest_among(closest_t *c, const char *list, char separator)
     }
 }
 
+/* A word that stands for a whole family is closer to its codecs than its letters tell: the family's
+ * own ("quant"), one that a paper gave it ("powersgd"), the beginning of its names ("fp8"). */
+static bool closest_family(closest_t *c, const gw_codec_t *family)
+{
+    size_t length = strlen(c->given);
+    bool means = length >= 3 &&
+                 (!strcmp(c->given, family->family) || !strncmp(c->given, family->names, length) ||
+                  strcasestr(family->summary, c->given));
+    if (!means)
+        return false;
+    *c->best = 0;
+    closest_try(c, family->names, strcspn(family->names, " "));
+    return true;
+}
+
 /* ---- Names --------------------------------------------------------------------------------------
  */
 
@@ -127,11 +143,14 @@ static gw_status_t find_family(const char *name, gw_coder_t *out, const reason_t
     const gw_codec_t *family;
     closest_t closest = {.given = name};
     char all[256] = "";
+    bool found = false;
     for (size_t i = 0; (family = gw_codec_at(i)); i++) {
         gw__coder_defaults(family, out);
         if (family->match(name, out))
             return GW_OK;
-        closest_among(&closest, family->names, ' ');
+        if (!found)
+            closest_among(&closest, family->names, ' ');
+        found = found || closest_family(&closest, family);
         size_t used = strlen(all);
         snprintf(all + used, sizeof all - used, "%s%s", used ? " " : "", family->names);
     }
@@ -265,6 +284,18 @@ void gw__coder_print(gw_coder_t *coder)
 /* ---- Specifications -----------------------------------------------------------------------------
  */
 
+/* Whether the coder is still the one that was named: `topk` may become `topk+q8`, `q4` never q3. */
+static gw_status_t check_name(const gw_coder_t *coder, const char *name, const char *key,
+                              const char *value, const reason_t *why)
+{
+    char now[GW_CODEC_SPEC_MAX];
+    coder->family->name(coder, now, sizeof now);
+    if (!strncmp(now, name, strlen(name)))
+        return GW_OK;
+    return refuse(why, GW_ERR_BAD_SETTING, "%s=%.40s: %.40s says otherwise; what is meant is %s",
+                  key, value, name, now);
+}
+
 /* `text` is "key=value,key=value"; it is cut up in place. */
 static gw_status_t parse_params(gw_coder_t *coder, const char *name, char *text,
                                 const reason_t *why)
@@ -285,6 +316,8 @@ static gw_status_t parse_params(gw_coder_t *coder, const char *name, char *text,
             status = refuse(why, GW_ERR_BAD_SETTING, "%s is given twice", text);
         if (!status)
             status = read_value(&coder->family->params[i], value, &coder->value[i], why);
+        if (!status)
+            status = check_name(coder, name, text, value, why);
         if (status)
             return status;
         seen[i] = true;
@@ -295,8 +328,8 @@ static gw_status_t parse_params(gw_coder_t *coder, const char *name, char *text,
 /* `params` is what stands behind "auto:", or NULL. */
 static gw_status_t resolve_auto(const char *params, const char **spec, const reason_t *why)
 {
-    static const gw_codec_param_t bits = {"bits", GW_PARAM_REAL, "4", 0, 32, NULL, NULL};
-    double budget = 0, least = 0;
+    gw_codec_param_t bits = {"bits", GW_PARAM_REAL, "4", 0, 32, NULL, NULL};
+    double budget = 0;
     if (!params)
         return refuse(why, GW_ERR_BAD_SETTING,
                       "auto needs a budget, the bits that an element may take: auto:bits=4");
@@ -305,17 +338,11 @@ static gw_status_t resolve_auto(const char *params, const char **spec, const rea
                       "'%.40s': auto has one parameter, bits, as in auto:bits=4; other parameters "
                       "belong to a codec that is named",
                       params);
+    gw_codec_budget_at(0, &bits.min);
     gw_status_t status = read_value(&bits, params + strlen("bits="), &budget, why);
-    if (status)
-        return status;
-    *spec = gw__budget_find(budget);
-    if (*spec)
-        return GW_OK;
-    const char *first = gw_codec_budget_at(0, &least);
-    return refuse(why, GW_ERR_BAD_SETTING,
-                  "bits=%.9g: no codec is a default for so few bits an element; the least is "
-                  "bits=%.9g, %s",
-                  budget, least, first);
+    if (!status)
+        *spec = gw__budget_find(budget);
+    return status;
 }
 
 gw_status_t gw_coder_parse(const char *spec, gw_coder_t *out, char *why_out, size_t why_size)

@@ -79,6 +79,12 @@ static gw_status_t check(const gw_coder_t *coder, char *why, size_t size)
                  coder->value[MOMENTUM]);
         return GW_ERR_BAD_SETTING;
     }
+    if (!coder->value[MASKING] && coder->value[MOMENTUM] == 0) {
+        snprintf(why, size,
+                 "masking=off: there is nothing to mask without momentum; give one, such as "
+                 "momentum=0.9");
+        return GW_ERR_BAD_SETTING;
+    }
     if (!coder->value[FEEDBACK] && !coder->value[FORCE]) {
         snprintf(why, size,
                  "ef=off: what topk does not send would be lost for good, always the small "

@@ -283,24 +283,27 @@ static bool find_in_band(view_t *v, size_t k, gw__topk_picked_t *p, bound_t *b)
 /* ---- The block ----------------------------------------------------------------------------------
  */
 
-/* Exactly k entries: largest first, of equal ones the lowest index. */
-static void select_exact(view_t *v, size_t k, gw__topk_writer_t *w, gw__topk_picked_t *p)
+/* The quick way: all of at least *least into `p`, k of them or more. False when its guess fails. */
+static bool pick(view_t *v, size_t k, gw__topk_picked_t *p, uint32_t *least)
 {
-    uint32_t least = v->n <= GW__TOPK_ROOM ? 0 : guess(v, k, p->value);
-    bool quick = v->n <= GW__TOPK_ROOM || least > 0;
-    if (!quick || !collect(v, least, p) || p->held < k) {
-        bound_t b;
-        if (!find_in_band(v, k, p, &b))
-            b = find_bound(v, k);
-        if (b.reached > GW__TOPK_ROOM) {
-            write_bound(v, &b, k, w, p);
-            return;
-        }
-        least = b.least;
-        collect(v, least, p);
+    bool all = v->n <= GW__TOPK_ROOM;
+    *least = all ? 0 : guess(v, k, p->value);
+    return (all || *least > 0) && collect(v, *least, p) && p->held >= k;
+}
+
+/* The others. False when they have written all entries themselves. */
+static bool pick_slowly(view_t *v, size_t k, gw__topk_writer_t *w, gw__topk_picked_t *p,
+                        uint32_t *least)
+{
+    bound_t b;
+    if (!find_in_band(v, k, p, &b))
+        b = find_bound(v, k);
+    if (b.reached > GW__TOPK_ROOM) {
+        write_bound(v, &b, k, w, p);
+        return false;
     }
-    keep_largest(p, least, k);
-    gw__topk_flush(w, p, true);
+    *least = b.least;
+    return collect(v, *least, p);
 }
 
 /*
@@ -354,7 +357,13 @@ bool gw__topk_encode_block(const gw__topk_spec_t *spec, const gw_encode_t *in, s
     gw__topk_writer_t w = gw__topk_begin(spec, residual, n, dst);
     if (in->src_dtype == GW_F32)
         v.direct = (const float *)in->src + at;
-    size_t lost = count_least(&v, GW_TOPK_INF); /* also brings the block into the cache */
+    uint32_t least = 0;
+    /* Where the source itself is sent, the pass that picks has also seen what is not finite. */
+    bool early = !residual && !spec->sampled;
+    bool picked = early && pick(&v, w.slots, scratch, &least);
+    size_t lost = picked && least <= GW_TOPK_INF
+                      ? gw__kernels()->topk.count(scratch->value, scratch->held, GW_TOPK_INF)
+                      : count_least(&v, GW_TOPK_INF); /* also brings the block into the cache */
     if (lost > w.slots) {
         gw__topk_poison(&w);
         return true;
@@ -365,8 +374,14 @@ bool gw__topk_encode_block(const gw__topk_spec_t *spec, const gw_encode_t *in, s
         v.residual = residual;
         v.direct = lost ? NULL : residual;
     }
-    if (!spec->sampled ||
-        !select_sampled(&v, w.slots, (in->first + at) * GW_SPLITMIX_STEP >> 32, &w, scratch))
-        select_exact(&v, w.slots, &w, scratch);
+    if (spec->sampled &&
+        select_sampled(&v, w.slots, (in->first + at) * GW_SPLITMIX_STEP >> 32, &w, scratch))
+        return lost > 0;
+    /* Exactly as many as there are slots: largest first, of equal ones the lowest index. */
+    picked = picked || (!early && pick(&v, w.slots, scratch, &least));
+    if (picked || pick_slowly(&v, w.slots, &w, scratch, &least)) {
+        keep_largest(scratch, least, w.slots);
+        gw__topk_flush(&w, scratch, true);
+    }
     return lost > 0;
 }

@@ -89,7 +89,8 @@ static void count_dead(gw_comm_t *comm, const gw_call_t *call)
  * A call that check() refused: nothing was sent. It is counted as passed, for it has to be counted.
  * Only this rank may know of it, so the others may wait for this one.
  */
-static gw_status_t turn_down(gw_comm_t *comm, const gw_call_t *call, gw_status_t status)
+static gw_status_t turn_down(gw_comm_t *comm, const gw_call_t *call, gw_status_t status,
+                             const char *why)
 {
     if (!comm)
         return status;
@@ -97,9 +98,10 @@ static gw_status_t turn_down(gw_comm_t *comm, const gw_call_t *call, gw_status_t
         count_dead(comm, call);
         return status;
     }
-    bool buffers = status == GW_ERR_INVALID && overlaps(call);
+    if (!why && status == GW_ERR_INVALID && overlaps(call))
+        why = "its send and receive buffers overlap";
     snprintf(comm->error, sizeof comm->error, "all-reduce refused: %s",
-             buffers ? "its send and receive buffers overlap" : gw_status_text(status));
+             why ? why : gw_status_text(status));
     gw__stats_call_t entry = {.reason = GW_REASON_UNSUPPORTED_CALL,
                               .bytes = call->count * gw_dtype_size(call->dtype),
                               .failed = true,
@@ -239,7 +241,18 @@ static void pass_by(const gw_work_t *work, gw_decision_t *decision)
 static gw_status_t divide(gw_work_t *work, const gw_comm_facts_t *facts)
 {
     gw_status_t status = gw__parts_prepare(work, facts);
-    return status == GW_OK ? GW_OK : turn_down(work->comm, &work->call, status);
+    return status == GW_OK ? GW_OK : turn_down(work->comm, &work->call, status, NULL);
+}
+
+/* The caller's codec has payloads that his plan cannot add. */
+static gw_status_t refuse_plan(gw_work_t *work)
+{
+    char why[GW_CODEC_SPEC_MAX + 128];
+    snprintf(why, sizeof why,
+             "plan %s adds payloads as they are, which %s cannot for %s; direct takes any codec",
+             gw_plan_name(work->decision.plan), work->decision.coder->spec,
+             gw_dtype_name(work->call.dtype));
+    return turn_down(work->comm, &work->call, GW_ERR_UNSUPPORTED, why);
 }
 
 /* Checks a call and decides on it, unless its caller has; `given`: the facts that he did it with,
@@ -249,12 +262,12 @@ static gw_status_t prepare(gw_work_t *work, const gw_comm_facts_t *given)
     gw_comm_t *comm = work->comm;
     gw_status_t status = check(comm, &work->call);
     if (status != GW_OK)
-        return turn_down(comm, &work->call, status);
+        return turn_down(comm, &work->call, status, NULL);
     if (given && !work->decision.compress)
         return GW_OK;
     if (work->decision.coder) { /* given by the caller */
         if (!carries(work->decision.plan, work->decision.coder, work->call.dtype))
-            return turn_down(comm, &work->call, GW_ERR_UNSUPPORTED);
+            return refuse_plan(work);
         work->decision.compress = work->call.count > 0 && comm->size > 1;
         if (!work->decision.compress)
             work->decision.reason =

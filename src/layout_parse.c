@@ -264,5 +264,9 @@ gw_status_t gw__layouts_read(const char *path, gw__layouts_t *out, char *why, si
         return GW_ERR_BAD_SETTING;
     gw_status_t status = gw__layouts_parse(text, length, out, why, why_size);
     free(text);
-    return status;
+    if (status != GW_OK || out->count > 0)
+        return status;
+    snprintf(why, why_size,
+             "no buffer is described; a line with buffer and its elements begins one");
+    return GW_ERR_BAD_SETTING;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rhythm.h"
 #include "rules.h"
 #include "settings.h"
 #include "text.h"
@@ -65,7 +66,7 @@ static gw_status_t read_bytes(const gw__line_t *line, const gw__word_t *value, g
 
 static gw_status_t read_ranks(const gw__line_t *line, const gw__word_t *value, gw__rule_t *rule)
 {
-    return read_range(line, value, false, 0, &rule->ranks);
+    return read_range(line, value, false, 1, &rule->ranks);
 }
 
 static gw_status_t read_comm(const gw__line_t *line, const gw__word_t *value, gw__rule_t *rule)
@@ -75,7 +76,10 @@ static gw_status_t read_comm(const gw__line_t *line, const gw__word_t *value, gw
 
 static gw_status_t read_slot(const gw__line_t *line, const gw__word_t *value, gw__rule_t *rule)
 {
-    return read_range(line, value, false, 1, &rule->slot);
+    gw_status_t status = read_range(line, value, false, 1, &rule->slot);
+    return status == GW_OK && rule->slot.from > GW__PERIOD_MAX
+               ? gw__line_refuse(line, value, "a step has at most 1024 numbered calls")
+               : status;
 }
 
 static gw_status_t read_collective(const gw__line_t *line, const gw__word_t *value,
@@ -220,7 +224,7 @@ static gw_status_t read_condition(const gw__line_t *line, const gw__word_t *word
 static gw_status_t read_target(gw__line_t *line, gw__rule_t *rule)
 {
     gw__word_t word;
-    char spec[GW_CODEC_SPEC_MAX], reason[256] = "";
+    char spec[GW_CODEC_SPEC_MAX], reason[320] = "";
     gw_status_t status = gw__line_word(line, &word);
     if (status != GW_OK)
         return status;

@@ -330,7 +330,7 @@ gw_status_t gw__settings_read(gw__settings_t *out, const gw_setting_t *overrides
     status = gw__ifilter_parse(out->text[GW__SETTING_INTERFACES], &filter, why, why_size);
     if (status != GW_OK)
         return status;
-    char reason[192], allowed[384];
+    char reason[320], allowed[384];
     if (gw_coder_parse(out->text[GW__SETTING_CODEC], &out->coder, reason, sizeof reason) != GW_OK)
         return bad(out, GW__SETTING_CODEC, reason, why, why_size);
     if (gw__settings_allow(out, &out->coder, allowed, sizeof allowed) != GW_OK)

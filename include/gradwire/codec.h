@@ -283,10 +283,17 @@ GW_API const gw_codec_t *gw_codec_by_id(uint8_t id);
 
 /*
  * Adds a codec family with an id of 128 to 255; it must stay valid until the process ends. Not safe
- * beside other calls: register before the first context. GW_ERR_INVALID: id taken or out of range,
- * a function missing, wrong abi. GW_ERR_NO_SPACE: table full.
+ * beside other calls: register before the first context. GW_ERR_INVALID: the id is taken, or
+ * gw_codec_check() has an objection. GW_ERR_NO_SPACE: table full. codecs/README.md has an example.
  */
 GW_API gw_status_t gw_codec_register(const gw_codec_t *family);
+
+/*
+ * Whether a family from outside is whole. GW_ERR_INVALID: wrong abi, an id of the library's own, a
+ * function or a text missing, too many parameters; the first of them is named in `why`, of `size`
+ * bytes (may be NULL, and 0). Any thread.
+ */
+GW_API gw_status_t gw_codec_check(const gw_codec_t *family, char *why, size_t size);
 
 /*
  * Frames: an encoded piece with a header that describes it (layout in codecs/README.md).

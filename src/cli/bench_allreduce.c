@@ -158,9 +158,22 @@ static bool speaks(const gw_bench_t *bench)
     return bench->rank == 0;
 }
 
-static bool open_gradwire(gw_bench_t *bench, const options_t *o)
+/* Whether all ranks are well; otherwise the first that is not says why, and they stop together. */
+static bool all_well(const gw_bench_t *bench, bool well, const char *why)
 {
-    char why[512] = "";
+    double place = bench->size - bench->rank;
+    double first = bench->mpi->max_double(well ? 0.0 : place);
+    if (first != place)
+        return first == 0.0;
+    if (speaks(bench))
+        fprintf(stderr, "gradwire bench allreduce: %s\n", why);
+    else
+        fprintf(stderr, "gradwire bench allreduce: rank %d: %s\n", bench->rank, why);
+    return false;
+}
+
+static bool open_context(gw_bench_t *bench, const options_t *o, char *why, size_t size)
+{
     /* Figures of a benchmark are of no use in the application's stats file, and small sizes are
      * wanted too. */
     gw_setting_t overrides[4] = {{"GRADWIRE_STATS", ""}, {"GRADWIRE_MIN_BYTES", "0"}};
@@ -169,32 +182,34 @@ static bool open_gradwire(gw_bench_t *bench, const options_t *o)
         overrides[count++] = (gw_setting_t){"GRADWIRE_CODEC", o->codec};
     if (o->plan)
         overrides[count++] = (gw_setting_t){"GRADWIRE_PLAN", o->plan};
-    gw_status_t status = gw_context_create(overrides, count, &bench->context, why, sizeof why);
-    if (status == GW_OK)
-        status = gw_dtype_parse(o->dtype, &bench->dtype);
-    if (status == GW_OK && bench->dtype == GW_F64)
-        status = GW_ERR_UNSUPPORTED;
-    if (status != GW_OK && !why[0])
-        snprintf(why, sizeof why, "--dtype %s: must be f32, f16 or bf16", o->dtype);
+    gw_status_t status = gw_context_create(overrides, count, &bench->context, why, size);
+    if (status == GW_OK &&
+        (gw_dtype_parse(o->dtype, &bench->dtype) != GW_OK || bench->dtype == GW_F64)) {
+        snprintf(why, size, "--dtype %s: must be f32, f16 or bf16", o->dtype);
+        return false;
+    }
     gw_setting_info_t codec = {.value = "q4"};
     if (status == GW_OK) {
         gw_setting_at(bench->context, 0, &codec);
-        gw_coder_parse(codec.value, &bench->coder, why, sizeof why);
-        gw_coder_parse("raw", &bench->raw, why, sizeof why);
-        gw_context_set_rank(bench->context, bench->rank, bench->size);
-        gw_comm_params_t params = {.rank = bench->rank,
-                                   .size = bench->size,
-                                   .allgather = bench->mpi->allgather,
-                                   .name = "bench",
-                                   .mpi_comm = bench->mpi->world()};
-        status = gw_comm_create(bench->context, &params, &bench->comm);
-        if (status != GW_OK)
-            snprintf(why, sizeof why, "%s", gw_status_text(status));
+        gw_coder_parse("raw", &bench->raw, why, size);
+        status = gw_coder_parse(codec.value, &bench->coder, why, size);
     }
-    /* All ranks fail alike where they run with equal arguments: one message is enough. */
-    if (status != GW_OK && speaks(bench))
-        fprintf(stderr, "gradwire bench allreduce: %s\n", why);
     return status == GW_OK;
+}
+
+static bool open_gradwire(gw_bench_t *bench, const options_t *o)
+{
+    char why[512] = "";
+    if (!all_well(bench, open_context(bench, o, why, sizeof why), why))
+        return false;
+    gw_context_set_rank(bench->context, bench->rank, bench->size);
+    gw_comm_params_t params = {.rank = bench->rank,
+                               .size = bench->size,
+                               .allgather = bench->mpi->allgather,
+                               .name = "bench",
+                               .mpi_comm = bench->mpi->world()};
+    gw_status_t status = gw_comm_create(bench->context, &params, &bench->comm);
+    return all_well(bench, status == GW_OK, gw_status_text(status));
 }
 
 typedef enum way { BY_CODEC, BY_RAW, BY_MPI, WAYS } way_t;
@@ -368,12 +383,11 @@ static bool run_size(gw_bench_t *bench, const options_t *o, size_t bytes)
     bench->plan = gw_decide(bench->context, &call_, &facts).plan;
     facts.mismatch = true; /* the plan of an uncompressed call */
     bench->raw_plan = gw_decide(bench->context, &call_, &facts).plan;
-    if (bench->elements == 0 || !allocate(bench, bytes)) {
-        if (speaks(bench))
-            fprintf(stderr, "gradwire bench allreduce: %zu bytes: %s\n", bytes,
-                    bench->elements ? "no memory" : "less than one element");
+    char why[80];
+    snprintf(why, sizeof why, "%zu bytes: %s", bytes,
+             bench->elements ? "no memory" : "less than one element");
+    if (!all_well(bench, bench->elements > 0 && allocate(bench, bytes), why))
         return false;
-    }
     gw_bench_fill(bench, bench->rank, 0, bench->elements, bench->send);
     bool ok = measure(bench, o, &row);
     if (!ok && speaks(bench))

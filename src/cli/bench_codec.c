@@ -34,7 +34,9 @@ static void usage(FILE *out)
 {
     fputs(
         "usage: gradwire bench codec [OPTIONS]\n"
-        "  --codec SPEC     codec as `gradwire info` lists them, or all (all); may be repeated\n"
+        "  --codec LIST     codecs as `gradwire info` lists them, separated by commas, or all "
+        "(all);\n"
+        "                   may be repeated\n"
         "  --size SIZE      bytes of input, like 64K, 64M or 1G (64M; of a file: all of it)\n"
         "  --data WHAT      normal, gradient, or a file: .npy of float32 or float16, or raw "
         "little-endian\n"
@@ -104,13 +106,14 @@ static int add_family(coders_t *coders, const gw_codec_t *family)
     return 0;
 }
 
-static int add_codec(coders_t *coders, const char *spec)
+static int add_codec(options_t *o, coders_t *coders, const char *spec)
 {
     const gw_codec_t *family;
     gw_coder_t coder;
     char why[512] = "";
     if (strcmp(spec, "all") == 0) {
         int status = 0;
+        o->all = true;
         for (size_t i = 0; status == 0 && (family = gw_codec_at(i)); i++)
             status = add_family(coders, family);
         return status;
@@ -118,6 +121,21 @@ static int add_codec(coders_t *coders, const char *spec)
     if (gw_coder_parse(spec, &coder, why, sizeof why) != GW_OK)
         return complain(USAGE, "--codec %.200s: %s", spec, why);
     return add_coder(coders, &coder) ? 0 : complain(1, "out of memory");
+}
+
+/* "q4,q8:bucket=64,ef=off,raw": a comma begins a codec, unless what follows is a parameter. */
+static int add_codecs(options_t *o, coders_t *coders, char *list)
+{
+    int status = 0;
+    for (char *spec = list, *next; status == 0 && spec; spec = next) {
+        next = strchr(spec, ',');
+        while (next && next[1 + strcspn(next + 1, ",:=")] == '=')
+            next = strchr(next + 1, ',');
+        if (next)
+            *next++ = '\0';
+        status = add_codec(o, coders, spec);
+    }
+    return status;
 }
 
 static int parse_dtype(const char *text, gw_dtype_t *out)
@@ -140,8 +158,7 @@ static int parse_option(int c, options_t *o, coders_t *coders)
 {
     switch (c) {
     case 'c':
-        o->all |= strcmp(optarg, "all") == 0;
-        return add_codec(coders, optarg);
+        return add_codecs(o, coders, optarg);
     case 's':
         return parse_size(optarg, o);
     case 'd':
@@ -192,7 +209,7 @@ static int parse(int argc, char **argv, options_t *o, coders_t *coders)
         status = complain(USAGE, "%.100s: no argument is expected here (--help)", argv[optind]);
     if (status == 0 && coders->count == 0) {
         o->all = true;
-        status = add_codec(coders, "all");
+        status = add_codec(o, coders, "all");
     }
     if (o->peers == PEERS_AUTO && !o->all)
         o->peers = PEERS_OFF;
@@ -419,18 +436,38 @@ static int run_library(gw_bench_codec_t *bench, const options_t *o, int width)
     return result;
 }
 
+/* The names of those that are not here; nothing when all are. */
+static void tell_absent(FILE *out)
+{
+    const gw_bench_library_t *library, *earlier;
+    bool any = false;
+    for (size_t i = 0; (library = gw_bench_library_at(i)); i++) {
+        bool again = false;
+        for (size_t j = 0; j < i; j++) {
+            earlier = gw_bench_library_at(j);
+            again |= earlier->open == library->open;
+        }
+        if (again || library->open())
+            continue;
+        fprintf(out, "%s %.*s",
+                any ? "," : "# not on this machine:", (int)strcspn(library->name, ":+"),
+                library->name);
+        any = true;
+    }
+    if (any)
+        fputc('\n', out);
+}
+
 /* Behind the codecs; not being there is no failure. */
 static int run_libraries(gw_bench_codec_t *bench, const options_t *o, int width)
 {
-    int result = 0, found = 0;
+    int result = 0;
     for (size_t i = 0; (bench->library = gw_bench_library_at(i)) && !ferror(stdout); i++)
         if (gw_bench_library_takes(bench->library, bench->dtype, bench->bytes)) {
             int status = run_library(bench, o, width);
             result = status > result ? status : result;
-            found++;
         }
-    if (o->peers == PEERS_ON && found == 0)
-        complain(0, "no peer is on this machine: lz4, zstd, blosc or zfp");
+    tell_absent(o->json ? stderr : stdout);
     return result;
 }
 

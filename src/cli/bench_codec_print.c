@@ -30,12 +30,12 @@ void gw_bench_print_head(FILE *out, const gw_bench_codec_t *bench, const char *d
     fprintf(
         out,
         "# GB/s of input (1e9 bytes); x: times memcpy of the same input; both medians of %d "
-        "pairs on warm buffers\n"
+        "pair%s on warm buffers\n"
         "# own + 7: own input and 7 payloads, summed and encoded in one pass; 8 steps: rel L2 of "
         "the mean of 8 steps with feedback\n"
         "# bound: whether every element is inside the codec's declared error; peer: other "
         "libraries, without a frame header\n\n",
-        repeats);
+        repeats, repeats == 1 ? "" : "s");
     fprintf(out, "%-*s %-7s %12s %12s %12s %12s %12s %6s %10s %6s %9s %9s %8s %9s %s\n", width,
             "codec", "kernels", "encode", "encode ef", "decode", "decode-add", "own + 7", "memcpy",
             "wire bytes", "ratio", "rel L2", "max error", "cosine", "8 steps", "bound");

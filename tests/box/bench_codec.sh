@@ -192,6 +192,7 @@ done
 tap '--data big.npy --dtype f16: more than f16 holds' refused 2 'element 1 is 1e+06, which f16 cannot hold' \
     --data "$gw_tmp/big.npy" --dtype f16
 options=("--codec q9|--codec q9: no codec 'q9'; closest: 'q8'" "--codec q4:bucket=5|bucket=5: allowed is a whole number"
+    "--codec q4,|--codec : codec name missing" "--codec q4,q9|--codec q9: no codec" "--codec q4,bucket=64|no codec 'q4,bucket=64'"
     "--size 0|--size 0: must be a number of bytes above 0" "--size 64X|--size 64X: must be" "--size -1|--size -1: must be"
     "--size 6|--size 6: must be a multiple of the 4 bytes" "--size 99999999999G|must be a number"
     "--dtype f64|--dtype f64: must be f32, f16 or bf16" "--dtype int|--dtype int: must be"
@@ -239,6 +240,24 @@ if [ "$found" -gt 0 ]; then
 else
     tap_skip 'peers beside all codecs' 'no lz4, zstd, blosc or zfp on this machine'
 fi
+tap 'a list of codecs' try 0 "${quick[@]}" --codec q4:bucket=64,ef=off,raw --codec topk+q8:ratio=0.02,q8 --json
+tap 'a list of codecs: in its order, a comma before key=value belongs to the codec' rows "[r['codec'] for r in rows] == ['q4:bucket=64,ef=off', 'raw', 'topk+q8:ratio=0.02', 'q8']"
+absent() {
+    "$gradwire" bench codec "${quick[@]}" --codec raw --peers on >"$gw_tmp/out" || return 1
+    "$python" - "$gw_tmp/out" <<'PY'
+import ctypes, sys
+def here(name):
+    try:
+        return bool(ctypes.CDLL(f"lib{name}.so.1"))
+    except OSError:
+        return False
+text = open(sys.argv[1]).read()
+missing = [name for name in ("lz4", "zstd", "blosc", "zfp") if not here(name)]
+wanted = "# not on this machine: " + ", ".join(missing) + "\n"
+assert (wanted in text) if missing else "not on this machine" not in text, (wanted, text)
+PY
+}
+tap 'peers that are not here are named' absent
 tap 'no peers beside one codec' try 0 "${quick[@]}" --codec q4 --json
 tap 'no peers beside one codec: one row' rows "len(rows) == 1 and not peers"
 tap '--peers off' try 0 "${quick[@]}" --peers off --json

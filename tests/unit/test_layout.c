@@ -354,6 +354,17 @@ static const struct {
     {"tensor=emb* -> q2", "raw", "q2 - - - -", NULL},
 };
 
+START_TEST(a_file_without_a_buffer_is_refused)
+{
+    char why[256] = "";
+    gw__layouts_t layouts;
+    write_file(layout_name, "# nothing\n");
+    ck_assert_int_eq(gw__layouts_read(layout_name, &layouts, why, sizeof why), GW_ERR_BAD_SETTING);
+    ck_assert_ptr_nonnull(strstr(why, "no buffer is described"));
+    unlink(layout_name);
+}
+END_TEST
+
 START_TEST(tensors_get_codecs_by_rule)
 {
     gw_comm_facts_t facts = {.size = 2};
@@ -578,6 +589,7 @@ int main(void)
     tcase_add_test(tc, a_file_describes_buffers);
     tcase_add_test(tc, mistakes_are_named_with_their_place);
     tcase_add_test(tc, sizes_are_bounded);
+    tcase_add_test(tc, a_file_without_a_buffer_is_refused);
     tcase_add_test(tc, tensors_get_codecs_by_rule);
     tcase_add_test(tc, a_call_that_is_exact_all_over_is_left_alone);
     tcase_add_test(tc, ranks_compare_layouts_as_settings);

@@ -113,6 +113,8 @@ static const struct {
     {"ranks=4K -> q4", "line 1, column 7: '4K': ", "wanted a number"},
     {"comm=world -> q4", "line 1, column 6: 'world': ", "wanted a number"},
     {"slot=0 -> q4", "line 1, column 6: '0': ", "counted from 1"},
+    {"slot=1025 -> q4", "line 1, column 6: '1025': ", "at most 1024"},
+    {"ranks=0 -> q4", "line 1, column 7: '0': ", "counted from 1"},
     {"dtype=f64 -> q4", "line 1, column 7: 'f64': ", "must be f32, f16 or bf16"},
     {"dtype=f32, -> q4", "line 1, column 11: ", "must be f32, f16 or bf16"},
     {"collective=reduce -> q4", "line 1, column 12: 'reduce': ", "allreduce"},

@@ -25,15 +25,13 @@ static const struct {
     {"q2:ef=off,force=on", "q2:ef=off,force=1"},
     {"q1:round=stochastic,force=1", "q1:round=stochastic,force=1"},
     {"q2:bucket=32", "q2:bucket=32"},
-    {"q4:bits=3", "q3"},
-    {"q4:bits=2,bucket=64", "q2:bucket=64"},
+    {"q4:bits=4", "q4"},
     {"fp16", "fp16"},
-    {"fp16:type=bf16", "bf16"},
     {"bf16:ef=off,type=bf16", "bf16:ef=off"},
     {"fp8e4m3:block=128,ef=on", "fp8e4m3"},
     {"fp8e5m2:ef=off,block=32", "fp8e5m2:block=32,ef=off"},
     {"mxfp4:group=1024", "mxfp4"},
-    {"mxfp4:type=nv,group=512", "nvfp4:group=512"},
+    {"nvfp4:type=nv,group=512", "nvfp4:group=512"},
     {"topk+q8:ratio=0.1019048576", "topk+q8:ratio=0.101904858"},
     {"auto:bits=1", "q1r"},
     {"auto:bits=1.99", "q1r"},
@@ -103,6 +101,18 @@ static const struct {
     {"Q4", GW_ERR_NOT_FOUND, {"closest: 'q4'"}},
     {"q4 ", GW_ERR_NOT_FOUND, {"closest: 'q4'"}},
     {"q44", GW_ERR_NOT_FOUND, {"closest: 'q4'"}},
+    {"quant", GW_ERR_NOT_FOUND, {"closest: 'q1'"}},
+    {"powersgd", GW_ERR_NOT_FOUND, {"closest: 'lowrank'"}},
+    {"drive", GW_ERR_NOT_FOUND, {"closest: 'q1r'"}},
+    {"fp8", GW_ERR_NOT_FOUND, {"closest: 'fp8e4m3'"}},
+    {"q4:bits=3", GW_ERR_BAD_SETTING, {"bits=3: q4 says otherwise", "what is meant is q3"}},
+    {"fp16:ef=off,type=bf16", GW_ERR_BAD_SETTING, {"type=bf16: fp16 says", "is bf16"}},
+    {"mxfp4:type=nv", GW_ERR_BAD_SETTING, {"what is meant is nvfp4"}},
+    {"topk+q4:values=fp16", GW_ERR_BAD_SETTING, {"what is meant is topk+fp16"}},
+    {"topk+q4:values=raw", GW_ERR_BAD_SETTING, {"what is meant is topk"}},
+    {"topk:masking=off", GW_ERR_BAD_SETTING, {"masking=off", "momentum=0.9"}},
+    {"block:ratio=0.2", GW_ERR_BAD_SETTING, {"ratio=0.2", "topblock"}},
+    {"block:mode=largest", GW_ERR_BAD_SETTING, {"what is meant is topblock"}},
     {"q4:", GW_ERR_BAD_SETTING, {"key=value"}},
     {"q4:bucket", GW_ERR_BAD_SETTING, {"'bucket'", "key=value"}},
     {"q4:=5", GW_ERR_BAD_SETTING, {"key=value"}},
@@ -137,14 +147,14 @@ static const struct {
     {"auto", GW_ERR_BAD_SETTING, {"auto needs a budget", "auto:bits=4"}},
     {"auto:", GW_ERR_BAD_SETTING, {"one parameter", "auto:bits=4"}},
     {"auto:bits", GW_ERR_BAD_SETTING, {"'bits'", "one parameter"}},
-    {"auto:bits=", GW_ERR_BAD_SETTING, {"bits=:", "a number from 0 to 32"}},
-    {"auto:bits=four", GW_ERR_BAD_SETTING, {"bits=four", "a number from 0 to 32"}},
-    {"auto:bits=-1", GW_ERR_BAD_SETTING, {"bits=-1", "0 to 32"}},
-    {"auto:bits=33", GW_ERR_BAD_SETTING, {"bits=33", "0 to 32"}},
-    {"auto:bits=nan", GW_ERR_BAD_SETTING, {"bits=nan", "0 to 32"}},
+    {"auto:bits=", GW_ERR_BAD_SETTING, {"bits=:", "a number from 0.25 to 32"}},
+    {"auto:bits=four", GW_ERR_BAD_SETTING, {"bits=four", "a number from 0.25 to 32"}},
+    {"auto:bits=-1", GW_ERR_BAD_SETTING, {"bits=-1", "0.25 to 32"}},
+    {"auto:bits=33", GW_ERR_BAD_SETTING, {"bits=33", "0.25 to 32"}},
+    {"auto:bits=nan", GW_ERR_BAD_SETTING, {"bits=nan", "0.25 to 32"}},
     {"auto:bits=4,ef=off", GW_ERR_BAD_SETTING, {"'bits=4,ef=off'", "one parameter", "is named"}},
-    {"auto:bits=0.01", GW_ERR_BAD_SETTING, {"bits=0.01", "so few bits", "the least is bits=0.25"}},
-    {"auto:bits=0", GW_ERR_BAD_SETTING, {"bits=0", "so few bits"}},
+    {"auto:bits=0.01", GW_ERR_BAD_SETTING, {"bits=0.01", "0.25 to 32"}},
+    {"auto:bits=0", GW_ERR_BAD_SETTING, {"bits=0", "0.25 to 32"}},
     {"fp8e4m3:block=100", GW_ERR_BAD_SETTING, {"block=100", "multiple of 32", "96"}},
     {"fp8e5m2:block=16", GW_ERR_BAD_SETTING, {"32 to 4096"}},
     {"nvfp4:group=1000", GW_ERR_BAD_SETTING, {"group=1000", "multiple of 512", "1024"}},
@@ -245,15 +255,60 @@ static void external_name(const gw_coder_t *coder, char *out, size_t size)
     snprintf(out, size, "mine");
 }
 
-START_TEST(families_can_be_registered)
+static const gw_codec_t *whole_family(void)
 {
-    static gw_codec_t mine, other, wrong;
-    gw_coder_t coder;
+    static gw_codec_t mine;
     mine = *gw_codec_by_id(0);
     mine.id = 200;
     mine.family = mine.names = "mine";
     mine.match = is_external;
     mine.name = external_name;
+    return &mine;
+}
+
+static void objects(const gw_codec_t *family, const char *words)
+{
+    char why[128] = "";
+    ck_assert_int_eq(gw_codec_check(family, why, sizeof why), GW_ERR_INVALID);
+    ck_assert_msg(strstr(why, words), "'%s' is not in: %s", words, why);
+    ck_assert_int_eq(gw_codec_check(family, NULL, 0), GW_ERR_INVALID);
+}
+
+START_TEST(what_a_family_lacks_is_named)
+{
+    static gw_codec_param_t many[GW_CODEC_MAX_PARAMS + 2];
+    gw_codec_t f = *whole_family();
+    char why[128] = "untouched";
+    ck_assert_int_eq(gw_codec_check(&f, why, sizeof why), GW_OK);
+    ck_assert_str_eq(why, "untouched");
+    objects(NULL, "no codec family");
+    f.id = 63;
+    objects(&f, "id is 63; 128 to 255");
+    f = *whole_family();
+    f.abi++;
+    objects(&f, "abi is ");
+    f = *whole_family();
+    f.decode = NULL;
+    objects(&f, "decode is missing");
+    f = *whole_family();
+    f.flags |= GW_CODEC_LOSSY;
+    objects(&f, "error_bound, for GW_CODEC_LOSSY");
+    f = *whole_family();
+    f.flags |= GW_CODEC_FACTORS;
+    objects(&f, "factors, for GW_CODEC_FACTORS");
+    for (size_t i = 0; i <= GW_CODEC_MAX_PARAMS; i++)
+        many[i].name = "x";
+    f = *whole_family();
+    f.params = many;
+    objects(&f, "more than");
+}
+END_TEST
+
+START_TEST(families_can_be_registered)
+{
+    static gw_codec_t mine, other, wrong;
+    gw_coder_t coder;
+    mine = *whole_family();
     wrong = mine;
     wrong.id = 63;
     ck_assert_int_eq(gw_codec_register(&wrong), GW_ERR_INVALID);
@@ -298,6 +353,7 @@ static Suite *suite(void)
     tcase_add_test(t, values_are_found_by_name);
     tcase_add_test(t, budgets_hold_what_they_say);
     tcase_add_test(t, families_are_in_order_of_id);
+    tcase_add_test(t, what_a_family_lacks_is_named);
     tcase_add_test(t, families_can_be_registered);
     suite_add_tcase(s, t);
     return s;

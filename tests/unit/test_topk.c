@@ -306,7 +306,7 @@ static const struct {
     {"topk:ratio=0.01,block=65536,values=raw,select=exact,ef=on", "topk"},
     {"topk+q8", "topk+q8"},
     {"topk:values=q8", "topk+q8"},
-    {"topk+q4:values=fp16", "topk+fp16"},
+    {"topk+q4:values=q4", "topk+q4"},
     {"topk+q8:ratio=0.001,block=1048576", "topk+q8:ratio=0.001,block=1048576"},
     {"topk:ef=off,force=1", "topk:ef=off,force=1"},
     {"topk:select=sampled", "topk:select=sampled"},
