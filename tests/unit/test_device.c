@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <gradwire/context.h>
+
 /* ---- The library -------------------------------------------------------------------------------
  */
 
@@ -25,12 +27,17 @@ START_TEST(no_library_is_a_sentence)
 {
     const gw__driver_t *cu;
     gw__device_t *device;
+    char why[256] = "";
+    int count = 7, version = 7;
     if (dlopen("libcuda.so.1", RTLD_NOW))
         return; /* this machine has one */
     gives(GW_ERR_NO_MODULE, gw__driver_start(&cu, &device_why));
     says("libcuda.so.1");
     gives(GW_ERR_NO_MODULE, gw__device_acquire(0, NULL, &device, &device_why));
     says("no CUDA driver");
+    gives(GW_ERR_NO_MODULE, gw_device_count(&count, &version, why, sizeof why));
+    ck_assert_ptr_nonnull(strstr(why, "libcuda.so.1"));
+    ck_assert_int_eq(count, 7);
 }
 END_TEST
 
