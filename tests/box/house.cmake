@@ -4,7 +4,6 @@ if(NOT GRADWIRE_SANITIZE)
   gw_box_test(structure)
   gw_box_test(layout_python)
   gw_box_test(cuda_report)
-  gw_box_test(driver_abi)
 
   add_executable(kernels_probe box/progs/kernels_probe.c ${GW_KERNEL_CHECK}
                  $<TARGET_OBJECTS:gw_kernels> $<TARGET_OBJECTS:gw_codecs>)
@@ -13,4 +12,5 @@ if(NOT GRADWIRE_SANITIZE)
   target_link_libraries(kernels_probe PRIVATE Threads::Threads m)
   set_target_properties(kernels_probe PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   gw_box_test(qemu)
+  gw_box_test(driver_abi)
 endif()

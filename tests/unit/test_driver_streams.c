@@ -317,46 +317,46 @@ START_TEST(streams_wait_for_values_of_the_host)
 }
 END_TEST
 
-static bool passes(uint64_t is, uint64_t value, unsigned condition, bool wide)
+/* A stream waits for `value` while the word is `is`; one that shall not pass is let go. */
+static void must_pass(bool expected, uint64_t is, uint64_t value, unsigned condition, bool wide)
 {
-    static CUdeviceptr at;
-    CUstream stream = driver_stream(CU_STREAM_NON_BLOCKING);
-    if (!at)
-        at = driver_words(0, 2);
+    CUdeviceptr at = driver_words(0, 2);
+    CUstream stream = driver_stream(CU_STREAM_NON_BLOCKING),
+             helper = driver_stream(CU_STREAM_NON_BLOCKING);
+    uint64_t other = condition == CU_STREAM_WAIT_VALUE_AND   ? UINT64_MAX
+                     : condition == CU_STREAM_WAIT_VALUE_NOR ? 0
+                                                             : value;
     must(cuMemcpyHtoD_v2(at, &is, 8));
     must(cuCtxSynchronize());
     must(wide ? cuStreamWaitValue64_v2(stream, at, value, condition)
               : cuStreamWaitValue32_v2(stream, at, (uint32_t)value, condition));
-    int tries = 0;
-    while (cuStreamQuery(stream) && tries++ < 20)
-        sleep_ms(1);
-    bool passed = !cuStreamQuery(stream);
-    if (!passed) { /* let it go */
-        uint64_t other = condition == CU_STREAM_WAIT_VALUE_AND   ? UINT64_MAX
-                         : condition == CU_STREAM_WAIT_VALUE_NOR ? 0
-                                                                 : value;
-        CUstream helper = driver_stream(CU_STREAM_NON_BLOCKING);
-        must(cuStreamWriteValue64_v2(helper, at, other, 0));
+    if (expected) {
+        must(cuStreamSynchronize(stream));
+        return;
     }
-    must(cuCtxSynchronize());
-    return passed;
+    for (int i = 0; i < 10; i++) {
+        must_give(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+        sleep_ms(1);
+    }
+    must(cuStreamWriteValue64_v2(helper, at, other, 0));
+    must(cuStreamSynchronize(stream));
 }
 
 START_TEST(conditions_are_those_of_the_driver)
 {
     driver_begin(0, 0);
-    ck_assert(passes(5, 5, CU_STREAM_WAIT_VALUE_GEQ, false));
-    ck_assert(!passes(4, 5, CU_STREAM_WAIT_VALUE_GEQ, false));
-    ck_assert(passes(3, 0xFFFFFFFF, CU_STREAM_WAIT_VALUE_GEQ, false)); /* cyclic */
-    ck_assert(!passes(3, 0xFFFFFFFF, CU_STREAM_WAIT_VALUE_GEQ, true));
-    ck_assert(passes((uint64_t)1 << 40, 7, CU_STREAM_WAIT_VALUE_GEQ, true));
-    ck_assert(!passes((uint64_t)1 << 40, 7, CU_STREAM_WAIT_VALUE_GEQ, false));
-    ck_assert(!passes(6, 5, CU_STREAM_WAIT_VALUE_EQ, false));
-    ck_assert(passes(((uint64_t)1 << 33) + 5, 5, CU_STREAM_WAIT_VALUE_EQ, false));
-    ck_assert(passes(6, 2, CU_STREAM_WAIT_VALUE_AND, true));
-    ck_assert(!passes(6, 1, CU_STREAM_WAIT_VALUE_AND, true));
-    ck_assert(!passes(0xFFFFFFF0, 0xF, CU_STREAM_WAIT_VALUE_NOR, false));
-    ck_assert(passes(0xFFFFFFF0, 0x7, CU_STREAM_WAIT_VALUE_NOR, false));
+    must_pass(true, 5, 5, CU_STREAM_WAIT_VALUE_GEQ, false);
+    must_pass(false, 4, 5, CU_STREAM_WAIT_VALUE_GEQ, false);
+    must_pass(true, 3, 0xFFFFFFFF, CU_STREAM_WAIT_VALUE_GEQ, false); /* cyclic */
+    must_pass(false, 3, 0xFFFFFFFF, CU_STREAM_WAIT_VALUE_GEQ, true);
+    must_pass(true, (uint64_t)1 << 40, 7, CU_STREAM_WAIT_VALUE_GEQ, true);
+    must_pass(false, (uint64_t)1 << 40, 7, CU_STREAM_WAIT_VALUE_GEQ, false);
+    must_pass(false, 6, 5, CU_STREAM_WAIT_VALUE_EQ, false);
+    must_pass(true, ((uint64_t)1 << 33) + 5, 5, CU_STREAM_WAIT_VALUE_EQ, false);
+    must_pass(true, 6, 2, CU_STREAM_WAIT_VALUE_AND, true);
+    must_pass(false, 6, 1, CU_STREAM_WAIT_VALUE_AND, true);
+    must_pass(false, 0xFFFFFFF0, 0xF, CU_STREAM_WAIT_VALUE_NOR, false);
+    must_pass(true, 0xFFFFFFF0, 0x7, CU_STREAM_WAIT_VALUE_NOR, false);
 }
 END_TEST
 

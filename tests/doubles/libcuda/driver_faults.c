@@ -10,6 +10,8 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
+static struct sigaction before[2];
+
 static bool by_executor(void)
 {
     return executor_runs && pthread_equal(pthread_self(), executor_thread);
@@ -28,24 +30,6 @@ static void explain(const void *at)
         say("code of the host touched %s: only kernels and copies may", where);
 }
 
-#if defined(__SANITIZE_ADDRESS__)
-
-static void on_report(const char *text)
-{
-    (void)text;
-    if (__asan_report_present())
-        explain(__asan_get_report_address());
-}
-
-void faults_watch(void)
-{
-    __asan_set_error_report_callback(on_report);
-}
-
-#else
-
-static struct sigaction before[2];
-
 /* Returns with the former action in place: the access happens again and takes its course. */
 static void on_fault(int number, siginfo_t *info, void *registers)
 {
@@ -54,12 +38,23 @@ static void on_fault(int number, siginfo_t *info, void *registers)
     sigaction(number, &before[number == SIGBUS], NULL);
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+/* Poisoned memory makes no signal, and a signal no report with an address. */
+static void on_report(const char *text)
+{
+    (void)text;
+    if (__asan_report_present() && __asan_get_report_address())
+        explain(__asan_get_report_address());
+}
+#endif
+
 void faults_watch(void)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
     sigaction(SIGSEGV, &action, &before[0]);
     sigaction(SIGBUS, &action, &before[1]);
-}
-
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_set_error_report_callback(on_report);
 #endif
+}

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies, fills, and values that streams write and wait for. */
+/* Copies and fills. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "driver_double.h"
 
-typedef enum place { PLACE_DEVICE, PLACE_PINNED, PLACE_PAGEABLE, PLACE_WRONG } place_t;
-
-/* Of a copy: which sides are the driver's memory, and have to be still when it runs. */
-enum { TO_DRIVER = 1, FROM_DRIVER = 2 };
-
-static place_t place_of(const void *at, size_t bytes)
+place_t bytes_place(const void *at, size_t bytes)
 {
     const memory_t *m = memory_find(at);
     if (m && m->state == MEMORY_FREED)
@@ -23,7 +18,7 @@ static place_t place_of(const void *at, size_t bytes)
     return m->kind >= MEMORY_PINNED ? PLACE_PINNED : PLACE_DEVICE;
 }
 
-static CUresult wrong_place(const void *at, size_t bytes)
+CUresult wrong_place(const void *at, size_t bytes)
 {
     char where[200];
     memory_describe(at, where, sizeof where);
@@ -51,8 +46,8 @@ typedef struct copy {
 
 static CUresult check_copy(const copy_t *copy, place_t *to, place_t *from)
 {
-    *to = place_of(copy->to, copy->bytes);
-    *from = place_of(copy->from, copy->bytes);
+    *to = bytes_place(copy->to, copy->bytes);
+    *from = bytes_place(copy->from, copy->bytes);
     if (*to == PLACE_WRONG || (copy->to_device && *to == PLACE_PAGEABLE))
         return wrong_place(copy->to, copy->bytes);
     if (*from == PLACE_WRONG || (copy->from_device && *from == PLACE_PAGEABLE))
@@ -180,7 +175,7 @@ static CUresult fill(const char *call, CUdeviceptr to, uint64_t value, size_t un
     if (result || !count)
         return result ? result : leave(CUDA_SUCCESS);
     void *at = (void *)to;
-    place_t place = place_of(at, unit * count);
+    place_t place = bytes_place(at, unit * count);
     if (place == PLACE_WRONG || place == PLACE_PAGEABLE || to % unit)
         return leave(wrong_place(at, unit * count));
     work_t *work = work_new(WORK_SET);
@@ -222,60 +217,16 @@ CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream
     return fill(__func__, to, value, 4, count, stream, false);
 }
 
-/* ---- Values ------------------------------------------------------------------------------------
+/* ---- Running -----------------------------------------------------------------------------------
  */
 
-static CUresult value(const char *call, work_kind_t kind, CUstream stream, CUdeviceptr to,
-                      uint64_t number, size_t unit, unsigned flags)
-{
-    CUcontext context;
-    CUresult result = enter(call, &context);
-    if (result)
-        return result;
-    if (!driver_settings.memops)
-        return leave(CUDA_ERROR_NOT_SUPPORTED);
-    const memory_t *m = memory_find((void *)to);
-    if (flags > (kind == WORK_WAIT_VALUE ? 3 : 1))
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    if (to % unit || place_of((void *)to, unit) > PLACE_PINNED || m->kind == MEMORY_MANAGED)
-        return leave(wrong_place((void *)to, unit));
-    work_t *work = work_new(kind);
-    if (!work)
-        return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    work->to = (char *)to;
-    work->bytes = work->unit = unit;
-    work->value = number;
-    work->flags = kind == WORK_WAIT_VALUE ? flags : TO_DRIVER;
-    return leave(submit(context, stream, work));
-}
-
-CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr at, uint32_t number, unsigned flags)
-{
-    return value(__func__, WORK_WAIT_VALUE, stream, at, number, 4, flags);
-}
-
-CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr at, uint64_t number, unsigned flags)
-{
-    return value(__func__, WORK_WAIT_VALUE, stream, at, number, 8, flags);
-}
-
-CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, uint32_t number, unsigned flags)
-{
-    return value(__func__, WORK_WRITE_VALUE, stream, at, number, 4, flags);
-}
-
-CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr at, uint64_t number, unsigned flags)
-{
-    return value(__func__, WORK_WRITE_VALUE, stream, at, number, 8, flags);
-}
-
-static bool is_lost(const char *at, size_t bytes)
+bool is_lost(const char *at, size_t bytes)
 {
     const memory_t *m = memory_find(at);
     return !m || m->state != MEMORY_LIVE || at + bytes > m->at + m->bytes;
 }
 
-static void lose(const work_t *work, const char *at)
+void lose(const work_t *work, const char *at)
 {
     static const char *const names[] = {[WORK_COPY] = "a copy",
                                         [WORK_SET] = "a fill",
@@ -289,46 +240,12 @@ static void lose(const work_t *work, const char *at)
     context_break(work->stream->context, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/* True also where the memory is gone, which is an error and ends the wait. */
-bool value_is_there(const work_t *work)
-{
-    if (is_lost(work->to, work->unit)) {
-        lose(work, work->to);
-        return true;
-    }
-    if (memory_find(work->to)->kind == MEMORY_DEVICE)
-        memory_open();
-    bool wide = work->unit == 8;
-    uint64_t is = wide ? __atomic_load_n((uint64_t *)(void *)work->to, __ATOMIC_ACQUIRE)
-                       : __atomic_load_n((uint32_t *)(void *)work->to, __ATOMIC_ACQUIRE);
-    switch (work->flags) {
-    case CU_STREAM_WAIT_VALUE_EQ:
-        return is == work->value;
-    case CU_STREAM_WAIT_VALUE_AND:
-        return (is & work->value) != 0;
-    case CU_STREAM_WAIT_VALUE_NOR:
-        return wide ? ~(is | work->value) != 0 : (uint32_t) ~(is | work->value) != 0;
-    }
-    return wide ? (int64_t)(is - work->value) >= 0 : (int32_t)(is - work->value) >= 0;
-}
-
-/* ---- Running -----------------------------------------------------------------------------------
- */
-
 static void set(const work_t *work)
 {
     if (work->unit == 1)
         memset(work->to, (int)work->value, work->bytes);
     for (size_t i = 0; work->unit == 4 && i < work->bytes; i += 4)
         memcpy(work->to + i, &work->value, 4);
-}
-
-static void write_value(const work_t *work)
-{
-    if (work->unit == 8)
-        __atomic_store_n((uint64_t *)(void *)work->to, work->value, __ATOMIC_RELEASE);
-    else
-        __atomic_store_n((uint32_t *)(void *)work->to, (uint32_t)work->value, __ATOMIC_RELEASE);
 }
 
 void copy_run(work_t *work)
@@ -351,6 +268,6 @@ void copy_run(work_t *work)
     else if (work->kind == WORK_SET)
         set(work);
     else
-        write_value(work);
+        value_write(work);
     pthread_mutex_lock(&driver_lock);
 }

@@ -10,7 +10,7 @@
 
 #include "driver_double.h"
 
-enum { DRIVER_VERSION = 13000, SAID = 64 * 1024 };
+enum { DRIVER_VERSION = 13000, SAID = 16 * 1024 };
 
 driver_settings_t driver_settings;
 gw_driver_counts_t driver_counts;
@@ -42,9 +42,14 @@ void say(const char *format, ...)
     pthread_mutex_unlock(&said_lock);
 }
 
+/* A copy, as other threads may say something meanwhile. */
 const char *gw_driver_said(void)
 {
-    return said;
+    static __thread char copy[SAID];
+    pthread_mutex_lock(&said_lock);
+    memcpy(copy, said, said_length + 1);
+    pthread_mutex_unlock(&said_lock);
+    return copy;
 }
 
 CUresult refuse(CUresult result, const char *format, ...)

@@ -39,7 +39,8 @@ typedef struct gw_driver_setting {
 void gw_driver_get(gw_driver_setting_t *setting);
 void gw_driver_set(const gw_driver_setting_t *setting);
 
-/* All sentences so far, one a line; they go to stderr too. */
+/* The first 16 KiB of sentences so far, one a line; they go to stderr too. Valid until this thread
+ * asks again. */
 const char *gw_driver_said(void);
 
 typedef struct gw_driver_counts {

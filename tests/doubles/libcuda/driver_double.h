@@ -206,7 +206,21 @@ void context_break(CUcontext context, CUresult result);
 /* ---- What executes one piece of work; the lock is let go meanwhile -----------------------------
  */
 
+/* Where bytes lie that a call names; WRONG: nowhere, not all of them, or freed. */
+typedef enum place { PLACE_DEVICE, PLACE_PINNED, PLACE_PAGEABLE, PLACE_WRONG } place_t;
+
+place_t bytes_place(const void *at, size_t bytes);
+/* Says so; gives CUDA_ERROR_INVALID_VALUE. */
+CUresult wrong_place(const void *at, size_t bytes);
+/* Of a copy: which sides are the driver's memory, and have to be still when it runs. */
+enum { TO_DRIVER = 1, FROM_DRIVER = 2 };
+
+/* Whether memory of the driver is not, or no longer, there when work comes to it. */
+bool is_lost(const char *at, size_t bytes);
+void lose(const work_t *work, const char *at);
+
 void copy_run(work_t *work);
+void value_write(const work_t *work);
 void kernel_run(work_t *work);
 bool value_is_there(const work_t *work);
 bool host_start(void);
@@ -215,6 +229,25 @@ void host_run(work_t *work); /* ends by itself */
 extern const char *volatile executor_runs;
 extern pthread_t executor_thread;
 extern int64_t executor_since;
+
+/* ---- Kernels (driver_modules.c, driver_launches.c) ---------------------------------------------
+ */
+
+struct CUfunc_st {
+    CUfunction next;
+    const gw_double_kernel_t *kernel;
+    int shared_most; /* bytes that a launch may ask for */
+};
+
+struct CUmod_st {
+    CUmodule next;
+    CUcontext context;
+    CUfunction functions;
+    CUlibrary library; /* NULL: loaded by itself */
+};
+
+/* NULL: no function of any module. */
+CUmodule module_of(CUfunction function);
 
 /* ---- Captures (driver_capture.c) ---------------------------------------------------------------
  */
