@@ -93,6 +93,31 @@ GW_API gw_status_t gw_agreement_compare(const char *const *texts, int size, char
 GW_API const char *gw_kernel_tier(void);
 GW_API const char *gw_kernel_tier_at(size_t i, bool *available);
 
+/* ---- GPUs ------------------------------------------------------------------------------------ */
+
+/* A GPU as the CUDA driver of this machine describes it. */
+typedef struct gw_device_info {
+    int ordinal;
+    char name[96];
+    int major, minor; /* compute capability */
+    int multiprocessors;
+    uint64_t bytes; /* of its memory */
+} gw_device_info_t;
+
+/*
+ * How many GPUs there are, and the CUDA version of the driver (13000 is 13.0). The first call loads
+ * libcuda.so.1 and calls cuInit, which makes the process one that must not fork and go on with
+ * CUDA: for tools. GW_ERR_NO_MODULE: no library, one that is too old, or no device; `why` (may be
+ * NULL) has a sentence. GW_ERR_DEVICE: the driver failed. Any thread.
+ */
+GW_API gw_status_t gw_device_count(int *count, int *version, char *why, size_t why_size);
+
+/* The GPU with this ordinal; statuses as above, and GW_ERR_INVALID. Makes no context. */
+GW_API gw_status_t gw_device_at(int ordinal, gw_device_info_t *out, char *why, size_t why_size);
+
+/* What this build's GPU kernels were compiled for ("sm_80 compute_75"), "" without any. Static. */
+GW_API const char *gw_device_kernels(void);
+
 /* ---- The decision on one call
  * ------------------------------------------------------------------------ */
 

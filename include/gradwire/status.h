@@ -34,6 +34,7 @@
     X(GW_ERR_IO, -21, "system call failed")                                                        \
     X(GW_ERR_NO_DEVICE, -22, "no usable network interface")                                        \
     X(GW_ERR_NO_MODULE, -23, "module missing or not usable here")                                  \
+    X(GW_ERR_DEVICE, -24, "a GPU or its driver failed")                                            \
     X(GW_ERR_FRAME_MAGIC, -40, "not a Gradwire frame")                                             \
     X(GW_ERR_FRAME_REVISION, -41, "frame revision not known")                                      \
     X(GW_ERR_FRAME_HEADER, -42, "frame header not valid")                                          \

@@ -98,6 +98,29 @@ static void print_budgets(void)
         printf("  bits=%-7.9g %s\n", bits, spec);
 }
 
+/* The versions of CUDA that the driver counts as 13000 are called 13.0. */
+static void print_devices(void)
+{
+    char why[256] = "";
+    int count = 0, version = 0;
+    gw_device_info_t device;
+    const char *kernels = gw_device_kernels();
+    printf("\nGPU kernels: %s; ", kernels[0] ? kernels : "none in this build");
+    if (gw_device_count(&count, &version, why, sizeof why) != GW_OK) {
+        printf("no GPU: %s\n", why);
+        return;
+    }
+    printf("%d GPU%s, driver for CUDA %d.%d\n", count, count == 1 ? "" : "s", version / 1000,
+           version % 1000 / 10);
+    for (int i = 0; i < count; i++)
+        if (gw_device_at(i, &device, why, sizeof why) == GW_OK)
+            printf("  %d: %s, compute capability %d.%d, %d multiprocessors, %.1f GiB\n", i,
+                   device.name, device.major, device.minor, device.multiprocessors,
+                   (double)device.bytes / (1 << 30));
+        else
+            printf("  %d: %s\n", i, why);
+}
+
 static void print_text(const gw_context_t *context)
 {
     printf("gradwire %s (wire revision %d)\n\nkernels: %s in use;", gw_version(), GW_WIRE_REVISION,
@@ -106,7 +129,9 @@ static void print_text(const gw_context_t *context)
     const char *tier;
     for (size_t i = 0; (tier = gw_kernel_tier_at(i, &available)); i++)
         printf(" %s%s", tier, available ? "" : " (not on this machine)");
-    puts("\n\ncodecs:");
+    puts("");
+    print_devices();
+    puts("\ncodecs:");
     const gw_codec_t *codec;
     for (size_t i = 0; (codec = gw_codec_at(i)); i++) {
         printf("  %-12s %s, id %u: %s\n", codec->names, codec->family, codec->id, codec->summary);
@@ -175,6 +200,36 @@ static void json_transports(void)
         gw_json_string(stdout, usable ? t->summary : why);
         putchar('}');
     }
+}
+
+static void json_devices(void)
+{
+    char why[256] = "";
+    int count = 0, version = 0;
+    gw_device_info_t device;
+    gw_status_t status = gw_device_count(&count, &version, why, sizeof why);
+    printf("{\"kernels\": ");
+    gw_json_string(stdout, gw_device_kernels());
+    printf(", \"count\": %d, ", status == GW_OK ? count : 0);
+    if (status != GW_OK) {
+        printf("\"reason\": ");
+        gw_json_string(stdout, why);
+    } else {
+        printf("\"driver\": \"%d.%d\"", version / 1000, version % 1000 / 10);
+    }
+    printf(", \"list\": [");
+    const char *comma = "";
+    for (int i = 0; status == GW_OK && i < count; i++) {
+        if (gw_device_at(i, &device, why, sizeof why) != GW_OK)
+            continue;
+        printf("%s{\"ordinal\": %d, \"name\": ", comma, i);
+        comma = ", ";
+        gw_json_string(stdout, device.name);
+        printf(", \"capability\": \"%d.%d\", \"multiprocessors\": %d, \"bytes\": %llu}",
+               device.major, device.minor, device.multiprocessors,
+               (unsigned long long)device.bytes);
+    }
+    printf("]}");
 }
 
 static void json_budgets(void)
@@ -258,7 +313,9 @@ static void print_json(const gw_context_t *context)
     for (size_t i = 0; (tier = gw_kernel_tier_at(i, &available)); i++)
         printf("%s{\"name\": \"%s\", \"available\": %s}", i ? ", " : "", tier,
                available ? "true" : "false");
-    printf("]}, \"codecs\": [");
+    printf("]}, \"devices\": ");
+    json_devices();
+    printf(", \"codecs\": [");
     json_codecs();
     printf("], \"matrix\": [");
     gw_matrix_print(stdout, GW_MATRIX_JSON);

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# The device layer: on a fake driver, every call of which can fail, and on the double of libcuda.so.1.
+# gw_fake_driver(name version missing...): build/fakes/<name>/libcuda.so.1, which lacks some functions.
+function(gw_fake_driver name version)
+  add_library(gw_fake_${name} SHARED unit/fake_driver.c unit/fake_driver_rest.c)
+  target_include_directories(gw_fake_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src/device)
+  target_compile_definitions(gw_fake_${name} PRIVATE FAKE_VERSION=${version})
+  foreach(missing IN LISTS ARGN)
+    target_compile_definitions(gw_fake_${name} PRIVATE ${missing}=${missing}_that_is_missing)
+  endforeach()
+  set_target_properties(gw_fake_${name} PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+                        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fakes/${name})
+endfunction()
+gw_fake_driver(full 12080)
+gw_fake_driver(plain 11000 cuGetProcAddress_v2 cuLibraryLoadData cuLibraryGetModule cuLibraryUnload
+               cuStreamWaitValue32_v2 cuStreamWriteValue32_v2)
+gw_fake_driver(old 10020 cuGetProcAddress_v2 cuDevicePrimaryCtxRelease_v2)
+
+# Where nvcc made no images of kernels, tests have some in name.
+file(GLOB families RELATIVE ${PROJECT_SOURCE_DIR}/kernels/cuda CONFIGURE_DEPENDS
+     ${PROJECT_SOURCE_DIR}/kernels/cuda/*_cuda.cu)
+list(TRANSFORM families REPLACE "(.+)_cuda\\.cu" "\"\\1\"")
+list(JOIN families "," families)
+function(gw_device_test name)
+  gw_unit_test(${name} LABELS tsan)
+  target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src/device)
+  if(NOT GRADWIRE_NVCC OR NOT GRADWIRE_CUDA_ARCHS)
+    target_sources(test_${name} PRIVATE unit/device_images.c)
+    target_include_directories(test_${name} PRIVATE doubles/libcuda)
+    set_property(SOURCE unit/device_images.c PROPERTY COMPILE_DEFINITIONS "GW_FAMILIES=${families}")
+  endif()
+endfunction()
+foreach(name device device_faults)
+  gw_device_test(${name})
+  add_dependencies(test_${name} gw_fake_full gw_fake_plain gw_fake_old)
+endforeach()
+
+if(TARGET gw_driver)
+  gw_device_test(device_double)
+  target_include_directories(test_device_double PRIVATE doubles/libcuda)
+  target_link_libraries(test_device_double PRIVATE gw_driver)
+endif()
