@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* strcasestr */
 #include "codecs.h"
 
+#include <ctype.h>
 #include <locale.h>
 #include <math.h>
 #include <stdarg.h>
@@ -107,15 +108,25 @@ static void closest_among(closest_t *c, const char *list, char separator)
     }
 }
 
+/* Whether a text for people has this name, in capitals or not: "PowerSGD", and no common word. */
+static bool has_name(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = text; (at = strcasestr(at, name)) != NULL; at++)
+        if (isupper((unsigned char)*at) && (at == text || !isalnum((unsigned char)at[-1])) &&
+            !isalnum((unsigned char)at[length]))
+            return true;
+    return false;
+}
+
 /* A word that stands for a whole family is closer to its codecs than its letters tell: the family's
  * own ("quant"), one that a paper gave it ("powersgd"), the beginning of its names ("fp8"). */
 static bool closest_family(closest_t *c, const gw_codec_t *family)
 {
     size_t length = strlen(c->given);
-    bool means = length >= 3 &&
-                 (!strcmp(c->given, family->family) || !strncmp(c->given, family->names, length) ||
-                  strcasestr(family->summary, c->given));
-    if (!means)
+    if (length < 3 ||
+        (strcmp(c->given, family->family) != 0 && strncmp(c->given, family->names, length) != 0 &&
+         !has_name(family->summary, c->given)))
         return false;
     *c->best = 0;
     closest_try(c, family->names, strcspn(family->names, " "));
@@ -288,16 +299,17 @@ void gw__coder_print(gw_coder_t *coder)
 /* ---- Specifications -----------------------------------------------------------------------------
  */
 
-/* Whether the coder is still the one that was named: `topk` may become `topk+q8`, `q4` never q3. */
-static gw_status_t check_name(const gw_coder_t *coder, const char *name, const char *key,
+/* Whether the coder is still the one that was named: `topk` may become `topk+q8`, `q4` never q3.
+ * `was`: the name that it had before its parameters. */
+static gw_status_t check_name(const gw_coder_t *coder, const char *was, const char *key,
                               const char *value, const reason_t *why)
 {
     char now[GW_CODEC_SPEC_MAX];
     coder->family->name(coder, now, sizeof now);
-    if (!strncmp(now, name, strlen(name)))
+    if (!strncmp(now, was, strlen(was)))
         return GW_OK;
     return refuse(why, GW_ERR_BAD_SETTING, "%s=%.40s: %.40s says otherwise; what is meant is %s",
-                  key, value, name, now);
+                  key, value, was, now);
 }
 
 /* `text` is "key=value,key=value"; it is cut up in place. */
@@ -305,6 +317,8 @@ static gw_status_t parse_params(gw_coder_t *coder, const char *name, char *text,
                                 const reason_t *why)
 {
     bool seen[GW_CODEC_MAX_PARAMS] = {false};
+    char was[GW_CODEC_SPEC_MAX];
+    coder->family->name(coder, was, sizeof was);
     for (char *next; text; text = next) {
         next = strchr(text, ',');
         if (next)
@@ -321,7 +335,7 @@ static gw_status_t parse_params(gw_coder_t *coder, const char *name, char *text,
         if (!status)
             status = read_value(&coder->family->params[i], value, &coder->value[i], why);
         if (!status)
-            status = check_name(coder, name, text, value, why);
+            status = check_name(coder, was, text, value, why);
         if (status)
             return status;
         seen[i] = true;

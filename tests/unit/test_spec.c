@@ -105,6 +105,8 @@ static const struct {
     {"quant", GW_ERR_NOT_FOUND, {"closest: 'q1'"}},
     {"powersgd", GW_ERR_NOT_FOUND, {"closest: 'lowrank'"}},
     {"drive", GW_ERR_NOT_FOUND, {"closest: 'q1r'"}},
+    {"rand", GW_ERR_NOT_FOUND, {"closest: 'randomk'"}},
+    {"row", GW_ERR_NOT_FOUND, {"closest: 'raw'"}}, /* not sign, whose text has rows */
     {"fp8", GW_ERR_NOT_FOUND, {"closest: 'fp8e4m3'"}},
     {"q4:bits=3", GW_ERR_BAD_SETTING, {"bits=3: q4 says otherwise", "what is meant is q3"}},
     {"fp16:ef=off,type=bf16", GW_ERR_BAD_SETTING, {"type=bf16: fp16 says", "is bf16"}},
