@@ -26,6 +26,8 @@ if(GRADWIRE_NVCC AND GRADWIRE_CUDA_ARCHS)
   endforeach()
   list(APPEND GW_NVCC_TARGETS -gencode arch=compute_75,code=compute_75)
 endif()
+# Other rooms and the tests ask what there is code for, not what was asked for.
+set_property(GLOBAL PROPERTY GW_CUDA_ARCHS "${GW_CUDA_ARCHS}")
 
 if(GW_CUDA_ARCHS)
   message(STATUS "GPU kernels: sm ${GW_CUDA_ARCHS} and PTX of compute_75 by ${GRADWIRE_NVCC}")

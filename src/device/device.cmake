@@ -22,9 +22,9 @@ set_source_files_properties(device/device_kernels.c PROPERTIES
   COMPILE_OPTIONS "-I${CMAKE_CURRENT_BINARY_DIR}/kernel_names")
 
 # What GPU kernels were compiled for, for people; "": none.
-set(kernel_targets "")
-if(GRADWIRE_NVCC AND GRADWIRE_CUDA_ARCHS)
-  list(TRANSFORM GRADWIRE_CUDA_ARCHS REPLACE "(.+)" "sm_\\1" OUTPUT_VARIABLE kernel_targets)
+get_property(kernel_targets GLOBAL PROPERTY GW_CUDA_ARCHS)
+if(kernel_targets)
+  list(TRANSFORM kernel_targets REPLACE "(.+)" "sm_\\1")
   list(APPEND kernel_targets compute_75)
   list(JOIN kernel_targets " " kernel_targets)
 endif()

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "device_internal.h"
 
 enum { PAGE = GW__FLAGS_IN_SLAB * GW__FLAG_BYTES, LOOK_NS = 1000000 };
@@ -215,13 +215,6 @@ bool gw__flag_reached(const gw__flag_t *flag, uint32_t count)
     return (int32_t)(gw__flag_count(flag) - count) >= 0;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
 /* Not for long: a stream's own write wakes nobody. */
 static void doze(const _Atomic uint32_t *word, uint32_t seen, int64_t most_ns)
 {
@@ -233,10 +226,10 @@ static void doze(const _Atomic uint32_t *word, uint32_t seen, int64_t most_ns)
 
 gw_status_t gw__flag_await(const gw__flag_t *flag, uint32_t count, unsigned timeout_ms)
 {
-    const int64_t end = now_ns() + timeout_ms * INT64_C(1000000);
+    const int64_t end = gw__now_ns() + timeout_ms * INT64_C(1000000);
     for (;;) {
         uint32_t seen = gw__flag_count(flag);
-        int64_t left = end - now_ns();
+        int64_t left = end - gw__now_ns();
         if ((int32_t)(seen - count) >= 0)
             return GW_OK;
         if (left <= 0)
