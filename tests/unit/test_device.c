@@ -201,6 +201,26 @@ START_TEST(memory_of_others_is_refused)
 }
 END_TEST
 
+/* It may come at any time, and is looked for without a search of the file system. */
+START_TEST(a_library_that_comes_later_is_seen)
+{
+    gw__memory_t memory;
+    for (int i = 0; i < 3; i++) {
+        well(gw__device_kind(&memory, &memory, &device_why));
+        ck_assert_int_eq(memory.kind, GW__MEMORY_HOST);
+    }
+    void *other = dlopen("libm.so.6", RTLD_NOW);
+    well(gw__device_kind(&memory, &memory, &device_why));
+    ck_assert_int_eq(memory.kind, GW__MEMORY_HOST);
+    fake_driver_t *fake = device_fake("full");
+    fake->type = CU_MEMORYTYPE_DEVICE;
+    well(gw__device_kind(&memory, &memory, &device_why));
+    ck_assert_int_eq(memory.kind, GW__MEMORY_DEVICE);
+    if (other)
+        dlclose(other);
+}
+END_TEST
+
 /* ---- The object --------------------------------------------------------------------------------
  */
 
@@ -601,6 +621,7 @@ int main(void)
     tcase_add_test(t, a_fork_is_seen);
     tcase_add_test(t, results_are_statuses);
     tcase_add_test(t, kinds_of_memory);
+    tcase_add_test(t, a_library_that_comes_later_is_seen);
     tcase_add_test(t, memory_of_others_is_refused);
     tcase_add_loop_test(t, one_object_for_a_device, 0, 2);
     tcase_add_test(t, no_primary_context_is_made);
