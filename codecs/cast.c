@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device_ops.h"
 #include "floats.h"
 #include "reduce.h"
 
@@ -107,6 +108,28 @@ static gw_status_t get_params(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder
     coder->value[TYPE] = format;
     return GW_OK;
 }
+
+/* ---- On the device: any payload is valid --------------------------------------------------------
+ */
+
+static gw_status_t device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_encode_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    gw__floats_t f = floats_of(coder);
+    return gw__cuda_cast.encode(queue, &f.spec, in->src, in->residual, in->count, dst, result);
+}
+
+static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_decode_t *in, gw_cuda_result_t *result)
+{
+    gw__floats_t f = floats_of(coder);
+    if (in->mode == GW_DECODE_ADD)
+        return gw__cuda_cast.add(queue, &f.spec, in->payload, in->count, in->dst);
+    return (is_bf16(coder) ? gw__cuda_cast.bf16_to_f32
+                           : gw__cuda_cast.f16_to_f32)(queue, in->payload, in->dst, in->count);
+}
+
+const gw__device_codec_t gw__device_cast = {&gw__codec_cast, device_encode, device_decode, NULL};
 
 const gw_codec_t gw__codec_cast = {
     .abi = GW_CODEC_ABI,

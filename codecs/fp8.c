@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device_ops.h"
 #include "floats.h"
 #include "reduce.h"
 
@@ -108,6 +109,26 @@ static gw_status_t get_params(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder
     coder->value[BLOCK] = block;
     return GW_OK;
 }
+
+/* ---- On the device ------------------------------------------------------------------------------
+ */
+
+static gw_status_t device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_encode_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    gw__floats_t f = floats_of(coder);
+    return gw__cuda_fp8.encode(queue, &f.spec, in->src, in->residual, in->count, dst, result);
+}
+
+static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_decode_t *in, gw_cuda_result_t *result)
+{
+    gw__floats_t f = floats_of(coder);
+    return (in->mode == GW_DECODE_ADD ? gw__cuda_fp8.add : gw__cuda_fp8.store)(
+        queue, &f.spec, in->payload, in->count, in->dst, result);
+}
+
+const gw__device_codec_t gw__device_fp8 = {&gw__codec_fp8, device_encode, device_decode, NULL};
 
 const gw_codec_t gw__codec_fp8 = {
     .abi = GW_CODEC_ABI,

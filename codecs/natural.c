@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "blockwise.h"
+#include "device_ops.h"
 #include "kernels.h"
 #include "reduce.h"
 
@@ -276,6 +277,28 @@ static gw_status_t get_params(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder
         coder->value[BITS] = bits;
     return bits == wire_bits(coder) ? GW_OK : GW_ERR_FRAME_HEADER;
 }
+
+/* ---- On the device ------------------------------------------------------------------------------
+ */
+
+static gw_status_t device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_encode_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    gw_natural_spec_t spec = spec_of(coder);
+    return gw__cuda_natural.encode(queue, &spec, in->src, in->residual, in->count, in->first,
+                                   in->key, dst, result);
+}
+
+static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_decode_t *in, gw_cuda_result_t *result)
+{
+    gw_natural_spec_t spec = spec_of(coder);
+    return (in->mode == GW_DECODE_ADD ? gw__cuda_natural.add : gw__cuda_natural.store)(
+        queue, &spec, in->payload, in->count, in->dst, result);
+}
+
+const gw__device_codec_t gw__device_natural = {&gw__codec_natural, device_encode, device_decode,
+                                               NULL};
 
 const gw_codec_t gw__codec_natural = {
     .abi = GW_CODEC_ABI,

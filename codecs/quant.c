@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device_ops.h"
 #include "kernels.h"
 
 enum { BITS, BUCKET, ROUND, ZERO, FEEDBACK, FORCE };
@@ -273,6 +274,37 @@ static gw_status_t get_params(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder
     coder->value[BUCKET] = bucket;
     return GW_OK;
 }
+
+/* ---- On the device ------------------------------------------------------------------------------
+ */
+
+static gw_status_t device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_encode_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    gw_quant_spec_t spec = spec_of(coder);
+    return gw__cuda_quant.encode(queue, &spec, in->src, in->residual, in->count, in->first, in->key,
+                                 dst, result);
+}
+
+static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_decode_t *in, gw_cuda_result_t *result)
+{
+    gw_quant_spec_t spec = spec_of(coder);
+    return (in->mode == GW_DECODE_ADD ? gw__cuda_quant.add : gw__cuda_quant.store)(
+        queue, &spec, in->payload, in->count, in->dst, result);
+}
+
+static gw_status_t device_reduce(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_reduce_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    gw_quant_spec_t spec = spec_of(coder);
+    gw_quant_sum_t sum = {in->own, in->own_at, in->payload, in->payloads, in->skip, in->scale};
+    return gw__cuda_quant.reduce(queue, &spec, &sum, in->residual, in->count, in->first, in->key,
+                                 dst, result);
+}
+
+const gw__device_codec_t gw__device_quant = {&gw__codec_quant, device_encode, device_decode,
+                                             device_reduce};
 
 const gw_codec_t gw__codec_quant = {
     .abi = GW_CODEC_ABI,

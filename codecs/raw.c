@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device_ops.h"
 #include "kernels.h"
 #include "reduce.h"
 
@@ -131,6 +132,26 @@ static gw_status_t get_params(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder
     static const uint8_t none[GW_CODEC_HEADER_PARAMS];
     return memcmp(in, none, sizeof none) ? GW_ERR_FRAME_HEADER : GW_OK;
 }
+
+/* ---- On the device: elements of the wire's type, which device_ops.c converts
+ * ---------------------
+ */
+
+static gw_status_t device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_encode_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    return gw__device_narrow(queue, in->wire_dtype, in->src, dst, in->count);
+}
+
+static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_decode_t *in, gw_cuda_result_t *result)
+{
+    return in->mode == GW_DECODE_ADD
+               ? gw__device_add(queue, in->wire_dtype, in->payload, in->dst, in->count)
+               : gw__device_widen(queue, in->wire_dtype, in->payload, in->dst, in->count);
+}
+
+const gw__device_codec_t gw__device_raw = {&gw__codec_raw, device_encode, device_decode, NULL};
 
 const gw_codec_t gw__codec_raw = {
     .abi = GW_CODEC_ABI,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "blockwise.h"
+#include "device_ops.h"
 #include "kernels.h"
 #include "reduce.h"
 #include "rotate_block.h"
@@ -250,6 +251,35 @@ static gw_status_t get_params(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder
     coder->value[SEED] = seed;
     return GW_OK;
 }
+
+/* ---- On the device ------------------------------------------------------------------------------
+ */
+
+static gw_status_t device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_encode_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    gw_rotate_spec_t spec = spec_of(coder);
+    return gw__cuda_rotate.encode(queue, &spec, in->src, in->residual, in->count, dst, result);
+}
+
+static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_decode_t *in, gw_cuda_result_t *result)
+{
+    gw_rotate_spec_t spec = spec_of(coder);
+    return (in->mode == GW_DECODE_ADD ? gw__cuda_rotate.add : gw__cuda_rotate.store)(
+        queue, &spec, in->payload, in->count, in->dst, result);
+}
+
+static gw_status_t device_reduce(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_reduce_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    gw_rotate_spec_t spec = spec_of(coder);
+    gw_quant_sum_t sum = {in->own, in->own_at, in->payload, in->payloads, in->skip, in->scale};
+    return gw__cuda_rotate.reduce(queue, &spec, &sum, in->residual, in->count, dst, result);
+}
+
+const gw__device_codec_t gw__device_rotate = {&gw__codec_rotate, device_encode, device_decode,
+                                              device_reduce};
 
 const gw_codec_t gw__codec_rotate = {
     .abi = GW_CODEC_ABI,

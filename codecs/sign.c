@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "blockwise.h"
+#include "device_ops.h"
 #include "kernels.h"
 #include "reduce.h"
 
@@ -196,6 +197,26 @@ static gw_status_t get_params(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder
     coder->value[BUCKET] = bucket;
     return GW_OK;
 }
+
+/* ---- On the device ------------------------------------------------------------------------------
+ */
+
+static gw_status_t device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_encode_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    gw_sign_spec_t spec = spec_of(coder);
+    return gw__cuda_sign.encode(queue, &spec, in->src, in->residual, in->count, dst, result);
+}
+
+static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_decode_t *in, gw_cuda_result_t *result)
+{
+    gw_sign_spec_t spec = spec_of(coder);
+    return (in->mode == GW_DECODE_ADD ? gw__cuda_sign.add : gw__cuda_sign.store)(
+        queue, &spec, in->payload, in->count, in->dst, result);
+}
+
+const gw__device_codec_t gw__device_sign = {&gw__codec_sign, device_encode, device_decode, NULL};
 
 const gw_codec_t gw__codec_sign = {
     .abi = GW_CODEC_ABI,

@@ -72,4 +72,11 @@ static gw_status_t scale(gw_cuda_queue_t *queue, float *dst, float factor, size_
     return gw__cuda_by_thread(queue, "gw_cuda_sum_scale", count, args);
 }
 
-const gw_cuda_sum_kernels_t gw__cuda_sum = {add, scale};
+static gw_status_t copy(gw_cuda_queue_t *queue, void *dst, const void *src, size_t bytes)
+{
+    uint64_t length = bytes;
+    void *args[] = {&dst, &src, &length};
+    return gw__cuda_by_thread(queue, "gw_cuda_sum_copy", (bytes + 3) / 4, args);
+}
+
+const gw_cuda_sum_kernels_t gw__cuda_sum = {add, scale, copy};

@@ -92,6 +92,7 @@ typedef struct gw_cuda_cast_kernels {
 typedef struct gw_cuda_sum_kernels {
     gw_status_t (*add)(gw_cuda_queue_t *queue, float *dst, const void *src, size_t count);
     gw_status_t (*scale)(gw_cuda_queue_t *queue, float *dst, float factor, size_t count);
+    gw_status_t (*copy)(gw_cuda_queue_t *queue, void *dst, const void *src, size_t bytes);
 } gw_cuda_sum_kernels_t;
 
 typedef struct gw_cuda_sign_kernels {

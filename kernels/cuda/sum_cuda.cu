@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of binary32 arrays in device memory. */
+/* Sums of binary32 arrays in device memory, and copies of anything. */
 #include "device.cuh"
 
 /* src needs no alignment; where both lie at multiples of 16 a thread takes four elements. */
@@ -31,4 +31,19 @@ extern "C" __global__ void gw_cuda_sum_scale(float *dst, float factor, uint64_t 
     }
     for (; i < count; i += gw_threads())
         dst[i] = gw_one_nan(dst[i] * factor);
+}
+
+/* Bytes as they are, at any addresses; 16 a thread where both lie at multiples of 16, else 4. */
+extern "C" __global__ void gw_cuda_sum_copy(uint8_t *dst, const uint8_t *src, uint64_t bytes)
+{
+    uint64_t i = gw_thread(), done = 0;
+    if (gw_wide(dst) && gw_wide(src)) {
+        for (uint64_t j = 16 * i; j + 16 <= bytes; j += 16 * gw_threads())
+            *(uint4 *)(dst + j) = *(const uint4 *)(src + j);
+        done = bytes & ~(uint64_t)15;
+    }
+    for (uint64_t j = done + 4 * i; j + 4 <= bytes; j += 4 * gw_threads())
+        gw_store_word(dst + j, gw_load_word(src + j));
+    for (uint64_t j = (bytes & ~(uint64_t)3) + i; j < bytes; j += gw_threads())
+        dst[j] = src[j];
 }

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codecs on device memory: the contract of include/gradwire/codec.h as launches on a queue. */
+#ifndef GW_DEVICE_OPS_H
+#define GW_DEVICE_OPS_H
+
+#include "codecs.h"
+#include "cuda/cuda_kernels.h"
+
+/*
+ * What a family does itself, on elements of binary32; a family without it is not served on the
+ * device. Structs are those of the contract with device pointers in them (payload lists: a host
+ * array of them); src_dtype, own_dtype and dst_dtype are GW_F32, the count is not 0. Families with
+ * grains: `first` is a multiple.
+ */
+typedef struct gw__device_codec {
+    const gw_codec_t *family;
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_coder_t *coder, const gw_encode_t *in,
+                          uint8_t *dst, gw_cuda_result_t *result);
+    gw_status_t (*decode)(gw_cuda_queue_t *queue, const gw_coder_t *coder, const gw_decode_t *in,
+                          gw_cuda_result_t *result);
+    /* NULL: decodes, adds and encodes. Up to GW_CUDA_PAYLOADS payloads. */
+    gw_status_t (*reduce)(gw_cuda_queue_t *queue, const gw_coder_t *coder, const gw_reduce_t *in,
+                          uint8_t *dst, gw_cuda_result_t *result);
+} gw__device_codec_t;
+
+/* Each in its family's file; a new one: a line in device_ops.c. */
+extern const gw__device_codec_t gw__device_raw, gw__device_quant, gw__device_cast, gw__device_fp8,
+    gw__device_fp4, gw__device_sign, gw__device_rotate, gw__device_natural;
+
+/* What serves this family on the device; NULL: nothing does. */
+const gw__device_codec_t *gw__codec_device(const gw_codec_t *family);
+
+/*
+ * encode(), decode() and reduce() of the contract, put on a queue: the same bytes, bits and
+ * residual, with device pointers in `in`. `wide` is working memory on the device, in->count floats;
+ * encode and decode may be given NULL where gw__device_wants_wide() says so.
+ *
+ * `length` of payloads is looked at before anything is launched; what is in them is not: the words
+ * of *result (zero before; see cuda_kernels.h) tell once the work is done. `poisoned` is added to.
+ * `invalid` is not 0 when a payload was not valid; the output is then of no use, and so is the
+ * residual of a reduce. In the structs `poisoned` and `refused` are left alone. Momentum is not
+ * served.
+ *
+ * GW_ERR_UNSUPPORTED (family, dtype, momentum), GW_ERR_INVALID, GW_ERR_FRAME_LENGTH: nothing was
+ * launched. Others are the queue's, and part of the work may be on it then.
+ */
+gw_status_t gw__device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                              const gw_encode_t *in, float *wide, uint8_t *dst,
+                              gw_cuda_result_t *result);
+gw_status_t gw__device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                              const gw_decode_t *in, float *wide, gw_cuda_result_t *result);
+gw_status_t gw__device_reduce(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                              const gw_reduce_t *in, float *wide, uint8_t *dst,
+                              gw_cuda_result_t *result);
+
+/* Whether encoding from, or decoding to, elements of this type goes by way of `wide`. */
+static inline bool gw__device_wants_wide(gw_dtype_t dtype)
+{
+    return dtype != GW_F32;
+}
+
+/* Between binary32 and GW_F32 (a copy), GW_F16 or GW_BF16; the sum, in binary32, of dst and src. */
+gw_status_t gw__device_widen(gw_cuda_queue_t *queue, gw_dtype_t dtype, const void *src, float *dst,
+                             size_t count);
+gw_status_t gw__device_narrow(gw_cuda_queue_t *queue, gw_dtype_t dtype, const float *src, void *dst,
+                              size_t count);
+gw_status_t gw__device_add(gw_cuda_queue_t *queue, gw_dtype_t dtype, const void *src, float *dst,
+                           size_t count);
+
+#endif
