@@ -41,14 +41,8 @@ size_t gw_frame_bound(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t cou
     return GW_FRAME_HEADER + coder->family->bound(coder, wire_dtype, count);
 }
 
-/* What a header says that is not the coder's. */
-typedef struct piece {
-    gw_dtype_t wire_dtype;
-    uint64_t count, first;
-} piece_t;
-
-static void write_header(const gw_coder_t *coder, piece_t piece, uint8_t flags, size_t payload,
-                         uint8_t *out)
+static void write_header(const gw_coder_t *coder, gw__frame_piece_t piece, uint8_t flags,
+                         size_t payload, uint8_t *out)
 {
     memset(out, 0, GW_FRAME_HEADER);
     memcpy(out, magic, sizeof magic);
@@ -62,9 +56,8 @@ static void write_header(const gw_coder_t *coder, piece_t piece, uint8_t flags, 
     gw__store64(out + AT_LENGTH, payload);
 }
 
-/* The header in front of a payload that is written; returns the length of the frame. */
-static size_t close_frame(const gw_coder_t *coder, piece_t piece, bool checksum, size_t payload,
-                          uint8_t *dst)
+size_t gw__frame_close(const gw_coder_t *coder, gw__frame_piece_t piece, bool checksum,
+                       size_t payload, uint8_t *dst)
 {
     write_header(coder, piece, checksum ? FLAG_CHECKSUM : 0, payload, dst);
     if (checksum)
@@ -82,8 +75,8 @@ gw_status_t gw__frame_encode(const gw_coder_t *coder, gw_encode_t *in, bool chec
                                                capacity - GW_FRAME_HEADER, &payload);
     if (status)
         return status;
-    piece_t piece = {in->wire_dtype, in->count, in->first};
-    *length = close_frame(coder, piece, checksum, payload, dst);
+    gw__frame_piece_t piece = {in->wire_dtype, in->count, in->first};
+    *length = gw__frame_close(coder, piece, checksum, payload, dst);
     return GW_OK;
 }
 
@@ -156,7 +149,7 @@ gw_status_t gw_frame_inspect(const uint8_t *frame, size_t length, gw_frame_info_
 }
 
 /* Whether the header is the one that is expected. */
-static bool is_expected(const gw_coder_t *coder, const uint8_t *frame, piece_t piece)
+static bool is_expected(const gw_coder_t *coder, const uint8_t *frame, gw__frame_piece_t piece)
 {
     uint8_t params[GW_CODEC_HEADER_PARAMS];
     coder->family->put_params(coder, params);
@@ -167,9 +160,8 @@ static bool is_expected(const gw_coder_t *coder, const uint8_t *frame, piece_t p
            !memcmp(frame + AT_PARAMS, params, sizeof params);
 }
 
-/* Everything that can be told without reading the payload's meaning. */
-static gw_status_t check_frame(const gw_coder_t *coder, const uint8_t *frame, size_t length,
-                               piece_t piece, size_t *payload)
+gw_status_t gw__frame_check(const gw_coder_t *coder, gw__frame_piece_t piece, const uint8_t *frame,
+                            size_t length, size_t *payload)
 {
     gw_status_t status = check_fixed_fields(frame, length);
     if (!status && !is_expected(coder, frame, piece)) { /* broken, or whole but another one? */
@@ -188,8 +180,8 @@ static gw_status_t check_frame(const gw_coder_t *coder, const uint8_t *frame, si
 gw_status_t gw_frame_decode(const gw_coder_t *coder, const gw_decode_t *io)
 {
     gw_decode_t inner = *io;
-    piece_t piece = {io->wire_dtype, io->count, io->first};
-    gw_status_t status = check_frame(coder, io->payload, io->length, piece, &inner.length);
+    gw__frame_piece_t piece = {io->wire_dtype, io->count, io->first};
+    gw_status_t status = gw__frame_check(coder, piece, io->payload, io->length, &inner.length);
     if (status)
         return status;
     inner.payload = io->payload + GW_FRAME_HEADER;
@@ -198,14 +190,14 @@ gw_status_t gw_frame_decode(const gw_coder_t *coder, const gw_decode_t *io)
 
 static gw_status_t check_frames(const gw_coder_t *coder, gw_reduce_t *in)
 {
-    piece_t piece = {in->wire_dtype, in->count, in->first};
+    gw__frame_piece_t piece = {in->wire_dtype, in->count, in->first};
     size_t payload;
     for (size_t i = 0; i < in->payloads; i++) {
         in->refused = i;
         if (in->length[i] < in->skip)
             return GW_ERR_FRAME_LENGTH;
-        gw_status_t status = check_frame(coder, in->payload[i] + in->skip, in->length[i] - in->skip,
-                                         piece, &payload);
+        gw_status_t status = gw__frame_check(coder, piece, in->payload[i] + in->skip,
+                                             in->length[i] - in->skip, &payload);
         if (status)
             return status;
     }
@@ -231,8 +223,8 @@ gw_status_t gw__frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, bool chec
     in->skip -= GW_FRAME_HEADER;
     if (status)
         return status;
-    piece_t piece = {in->wire_dtype, in->count, in->first};
-    *length = close_frame(coder, piece, checksum, payload, dst);
+    gw__frame_piece_t piece = {in->wire_dtype, in->count, in->first};
+    *length = gw__frame_close(coder, piece, checksum, payload, dst);
     return GW_OK;
 }
 
@@ -250,16 +242,17 @@ bool gw__frame_merges(const gw_coder_t *coder, gw_dtype_t wire_dtype)
 
 gw_status_t gw_frame_merge(const gw_coder_t *coder, gw_merge_t *io)
 {
-    piece_t piece = {io->wire_dtype, io->count, io->first};
+    gw__frame_piece_t piece = {io->wire_dtype, io->count, io->first};
     gw_merge_t inner = *io;
     if (!coder->family->merge)
         return GW_ERR_UNSUPPORTED;
     io->refused_from = false;
-    gw_status_t status = check_frame(coder, io->into, io->into_length, piece, &inner.into_length);
+    gw_status_t status =
+        gw__frame_check(coder, piece, io->into, io->into_length, &inner.into_length);
     if (status)
         return status;
     io->refused_from = true;
-    status = check_frame(coder, io->from, io->from_length, piece, &inner.from_length);
+    status = gw__frame_check(coder, piece, io->from, io->from_length, &inner.from_length);
     if (status)
         return status;
     inner.into += GW_FRAME_HEADER;

@@ -9,6 +9,11 @@
 #include "policy.h"
 #include "reduce.h"
 
+static bool keeps_momentum(const gw_coder_t *coder)
+{
+    return coder->family->keeps_momentum && coder->family->keeps_momentum(coder);
+}
+
 static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t plan,
                                        const gw_coder_t *coder, size_t beside)
 {
@@ -18,8 +23,7 @@ static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t pla
                                 .plan = plan,
                                 .count = call->count,
                                 .coder = gw__hash_text(coder->spec),
-                                .momentum = coder->family->keeps_momentum &&
-                                            coder->family->keeps_momentum(coder),
+                                .momentum = keeps_momentum(coder),
                                 .beside = beside};
 }
 
@@ -120,13 +124,47 @@ static size_t chunk_of(const gw_work_t *work, const gw_coder_t *coder)
     return gw__pace_chunk(&comm->pace, work->decision.plan, comm->size, call->count, bytes);
 }
 
-void gw__call_begin(gw_work_t *work)
+/* Whether a shard is added and encoded by one task. */
+static bool reduces(const gw__engine_call_t *job)
+{
+    return job->plan.kind == GW_PLAN_DIRECT && !job->momentum &&
+           (job->coder->family->reduce || gw__reduce_cuts(job->coder));
+}
+
+gw__engine_call_t gw__call_job(const gw_work_t *work, const gw_coder_t *coder)
+{
+    const gw_comm_t *comm = work->comm;
+    const gw_call_t *call = &work->call;
+    gw__engine_call_t job = {.coder = coder,
+                             .send = call->send ? call->send : call->recv,
+                             .recv = call->recv,
+                             .dtype = call->dtype,
+                             .scale = call->op == GW_AVG ? 1.0f / (float)comm->size : 1.0f};
+    gw__plan_init(&job.plan, work->decision.plan, comm->rank, comm->size, call->count,
+                  coder->family->grain(coder), chunk_of(work, coder));
+    job.plan.reduces = reduces(&job);
+    return job;
+}
+
+float *gw__call_residual(gw_work_t *work, bool on_device, size_t beside)
+{
+    const gw_coder_t *coder = work->decision.coder;
+    gw__residual_key_t key = residual_key(&work->call, work->decision.plan, coder, beside);
+    work->slot = -1;
+    key.on_device = on_device;
+    if (!keeps_residual(coder))
+        return NULL;
+    return gw__residual_acquire(&work->comm->residuals, &key, gw__work_place(work), &work->slot);
+}
+
+static void begin(gw_work_t *work)
 {
     gw_comm_t *comm = work->comm;
     const gw_call_t *call = &work->call;
     const gw_coder_t *base = work->decision.coder, *coder = base;
     gw_factor_sizes_t factors = {.warm = 0};
-    work->slot = -1;
+    if (!work->device.on || work->device.through_host)
+        work->slot = -1;
     work->factored = NULL;
     work->status = GW_IN_PROGRESS;
     if (comm->broken != GW_OK) {
@@ -146,26 +184,22 @@ void gw__call_begin(gw_work_t *work)
         coder = &work->coder;
     }
     gw__engine_call_t *job = &work->job;
-    *job = (gw__engine_call_t){.coder = coder,
-                               .send = call->send ? call->send : call->recv,
-                               .recv = call->recv,
-                               .dtype = call->dtype,
-                               .scale = call->op == GW_AVG ? 1.0f / (float)comm->size : 1.0f,
-                               .number = comm->calls++};
+    *job = gw__call_job(work, coder);
+    job->number = comm->calls++;
     job->key =
         gw__mix64(gw__mix64(comm->context->settings.seed ^ (uint64_t)comm->id << 40) ^ job->number);
-    gw__plan_init(&job->plan, work->decision.plan, comm->rank, comm->size, call->count,
-                  coder->family->grain(coder), chunk_of(work, coder));
     bool factored = gw__factors_serve(coder, call->dtype, call->count, call->rows, &factors);
-    gw__residual_key_t key = residual_key(call, work->decision.plan, base, factors.warm);
-    if (work->part)
+    if (work->device.on && !work->device.through_host) {
+        job->gpu = gw__device_call_gpu(work);
+        job->residual = work->device.residual;
+    } else if (work->part) {
         job->residual = work->residual;
-    else if (keeps_residual(base))
-        job->residual = gw__residual_acquire(&comm->residuals, &key, job->send, &work->slot);
-    if (job->residual && key.momentum)
+    } else {
+        job->residual = gw__call_residual(work, false, factors.warm);
+    }
+    if (job->residual && keeps_momentum(base))
         job->momentum = job->residual + call->count;
-    job->plan.reduces = job->plan.kind == GW_PLAN_DIRECT && !job->momentum &&
-                        (coder->family->reduce || gw__reduce_cuts(coder));
+    job->plan.reduces = reduces(job);
     if (factored)
         gw__factors_begin(work, &factors, job->residual);
     else
@@ -191,7 +225,7 @@ void gw__call_report(const gw_work_t *work)
     snprintf(comm->error, sizeof comm->error, "%s", comm->engine.error);
 }
 
-gw_status_t gw__call_step(gw_work_t *work)
+static gw_status_t step(gw_work_t *work)
 {
     gw_comm_t *comm = work->comm;
     const gw_call_t *call = &work->call;
@@ -218,6 +252,88 @@ gw_status_t gw__call_step(gw_work_t *work)
               : work->runs ? &comm->engine.figures
                            : &nothing);
     return work->status;
+}
+
+/* ---- Calls on device memory that go through the host ------------------------------------------
+ */
+
+/* What went wrong is this rank's own: the call begins all the same, so that the peers are told. */
+static void give_up(gw_work_t *work, gw_status_t status, const gw__why_t *why)
+{
+    begin(work);
+    if (work->status == GW_IN_PROGRESS)
+        gw__engine_give_up(&work->comm->engine, status, why->text);
+}
+
+static void begin_copy(gw_work_t *work)
+{
+    gw__why_t why = {""};
+    gw_status_t status = gw__device_call_copy(work, false, &why);
+    work->status = GW_IN_PROGRESS;
+    work->comm->engine.idle_steps = 0;
+    if (status != GW_OK) {
+        work->device.copied_in = true;
+        give_up(work, status, &why);
+    }
+}
+
+/* The result is there and cannot be given to the caller. */
+static gw_status_t lose(gw_work_t *work, gw_status_t status, const gw__why_t *why)
+{
+    gw_comm_t *comm = work->comm;
+    work->status =
+        gw__engine_fail(&comm->engine, status, comm->rank, "rank %d: %s", comm->rank, why->text);
+    fail(comm, work);
+    return status;
+}
+
+static gw_status_t step_copy_in(gw_work_t *work)
+{
+    gw__why_t why = {""};
+    gw_status_t status = gw__device_call_copied(work, &why);
+    if (status == GW_IN_PROGRESS)
+        return status;
+    work->device.copied_in = true;
+    if (status == GW_OK)
+        begin(work);
+    else
+        give_up(work, status, &why);
+    return GW_IN_PROGRESS;
+}
+
+static gw_status_t step_through_host(gw_work_t *work)
+{
+    gw__why_t why = {""};
+    gw_status_t status = GW_OK;
+    if (!work->device.copied_in)
+        return step_copy_in(work);
+    if (!work->device.copying_out) {
+        status = step(work);
+        if (status != GW_OK)
+            return status;
+        work->device.copying_out = true;
+        status = gw__device_call_copy(work, true, &why);
+    }
+    if (status == GW_OK)
+        status = gw__device_call_copied(work, &why);
+    return status == GW_OK || status == GW_IN_PROGRESS ? status : lose(work, status, &why);
+}
+
+void gw__call_begin(gw_work_t *work)
+{
+    if (work->device.through_host && work->comm->broken == GW_OK)
+        begin_copy(work);
+    else
+        begin(work);
+}
+
+gw_status_t gw__call_step(gw_work_t *work)
+{
+    bool copies = work->device.through_host && work->comm->broken == GW_OK;
+    gw_status_t status = copies ? step_through_host(work) : step(work);
+    if (status != GW_IN_PROGRESS)
+        gw__device_call_end(work);
+    return status;
 }
 
 /* Whether what such a call exchanges can be carried by the plan: its frames or, of a codec that
@@ -256,8 +372,8 @@ static gw_status_t refuse_plan(gw_work_t *work)
 }
 
 /* Checks a call and decides on it, unless its caller has; `given`: the facts that he did it with,
- * or NULL. With an error nothing is to be done any more. */
-static gw_status_t prepare(gw_work_t *work, const gw_comm_facts_t *given)
+ * or NULL. */
+static gw_status_t decide(gw_work_t *work, const gw_comm_facts_t *given)
 {
     gw_comm_t *comm = work->comm;
     gw_status_t status = check(comm, &work->call);
@@ -284,6 +400,17 @@ static gw_status_t prepare(gw_work_t *work, const gw_comm_facts_t *given)
     if (!work->decision.compress)
         work->decision.coder = &comm->engine.raw;
     return divide(work, &facts);
+}
+
+/* Decides on a call and takes what it needs. With an error nothing is to be done any more. */
+static gw_status_t prepare(gw_work_t *work, const gw_comm_facts_t *given)
+{
+    gw__why_t why = {""};
+    gw_status_t status = decide(work, given);
+    if (status != GW_OK)
+        return status;
+    status = gw__device_call_prepare(work, &why);
+    return status == GW_OK ? GW_OK : turn_down(work->comm, &work->call, status, why.text);
 }
 
 static gw_status_t all_reduce(gw_work_t *work, const gw_comm_facts_t *facts)
@@ -325,5 +452,42 @@ gw_status_t gw_iallreduce(gw_comm_t *comm, const void *send, void *recv, size_t 
 {
     gw_work_t work = {.comm = comm, .call = {GW_ALLREDUCE, dtype, op, count_, send, recv, 0}};
     gw_status_t status = out ? prepare(&work, NULL) : GW_ERR_INVALID;
-    return status == GW_OK ? gw__work_post(&work, out) : status;
+    if (status != GW_OK)
+        return status;
+    status = gw__work_post(&work, out);
+    if (status != GW_OK)
+        gw__device_call_end(&work);
+    return status;
+}
+
+gw_status_t gw_allreduce_on(gw_comm_t *comm, void *stream, const void *send, void *recv,
+                            size_t count_, gw_dtype_t dtype, gw_op_t op)
+{
+    gw_work_t work = {.comm = comm,
+                      .call = {GW_ALLREDUCE, dtype, op, count_, send, recv, 0},
+                      .device = {.in_order = true, .stream = stream}};
+    bool over;
+    if (comm)
+        gw_comm_query(comm);
+    gw_status_t status = prepare(&work, NULL);
+    if (status != GW_OK)
+        return status;
+    status = gw__work_detach(&work, &over);
+    if (status != GW_OK) {
+        gw__device_call_end(&work);
+        return turn_down(comm, &work.call, status, NULL);
+    }
+    if (!over && work.device.awaited)
+        gw__device_call_hold(comm, stream, work.device.awaited);
+    return over ? gw_comm_query(comm) : GW_OK;
+}
+
+gw_status_t gw_comm_query(gw_comm_t *comm)
+{
+    if (!comm)
+        return GW_ERR_INVALID;
+    bool others = gw__work_sweep(comm);
+    if (comm->failed != GW_OK)
+        return comm->failed;
+    return others ? GW_IN_PROGRESS : GW_OK;
 }

@@ -91,6 +91,7 @@ void gw_comm_free(gw_comm_t *comm)
     gw__engine_free(&comm->engine);
     gw__factors_free(&comm->factors);
     gw__residual_free(&comm->residuals);
+    gw__device_calls_free(comm);
     gw__parts_free(comm);
     gw_call_order_free(comm->order);
     pthread_mutex_lock(&comm->context->lock);

@@ -30,6 +30,7 @@ struct gw_comm {
     gw__queue_t queue;
     gw__factors_t factors;
     gw__residual_store_t residuals;
+    gw__device_calls_t device_calls;
     gw__parts_t parts;
     gw__stats_page_t *page;  /* owned by the context's book; NULL: there was no memory */
     uint64_t resets_counted; /* of the residual store, in the figures */

@@ -398,6 +398,8 @@ gw__pool_t *gw__context_pool(gw_context_t *context)
     enum { AUTO_MAX = 3 }; /* a call takes no more either: then the memory is the limit */
     int setting = context->settings.threads, others = gw__cpus_allowed() - 1;
     int threads = setting >= 0 ? setting : others < AUTO_MAX ? others : AUTO_MAX;
+    if (setting < 0 && threads < 1)
+        threads = 1; /* for calls in the order of a stream, which nobody waits for */
     pthread_mutex_lock(&context->lock);
     if (!context->pool)
         context->pool = gw__pool_create(threads);

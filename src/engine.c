@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "context_internal.h"
+#include "engine_gpu.h"
 #include "memory.h"
 
 enum {
@@ -244,6 +245,8 @@ static gw_status_t compute(gw__engine_t *engine, gw__round_t *round, uint32_t i)
  */
 static gw_status_t assign(gw__engine_t *engine, gw__round_t *round, uint32_t i)
 {
+    if (engine->call->gpu)
+        return gw__gpu_start(engine, round, i);
     if (engine->hands == 0)
         return compute(engine, round, i);
     if (!engine->kept) {
@@ -275,7 +278,9 @@ static gw_status_t advance(gw__engine_t *engine, gw__round_t *round, uint32_t i,
             return assign(engine, round, i);
         start_message(engine, round, i);
     }
-    if (!message || round->request[i].status == GW_IN_PROGRESS)
+    if (!message)
+        return gw__gpu_collect(engine, round, i, moved);
+    if (round->request[i].status == GW_IN_PROGRESS)
         return GW_OK;
     done(round, i);
     *moved = true;
@@ -389,6 +394,7 @@ static gw_status_t end(gw__engine_t *engine, gw_status_t status)
     if (status != GW_OK) {
         cancel_all(engine);
         gw__closing_abort(engine, status);
+        gw__gpu_drain(engine);
     } else {
         /* The last closing message of this rank may still be queued: nothing is in its way now. */
         for (int i = 0; i < LAST_TURNS; i++)
@@ -414,7 +420,11 @@ void gw__engine_begin(gw__engine_t *engine, const gw__engine_call_t *call)
         gw__engine_fail(engine, status, -1, "no memory for the frames of %zu elements",
                         call->plan.chunk);
         end(engine, status);
+        return;
     }
+    status = gw__gpu_begin(engine);
+    if (status != GW_OK)
+        end(engine, status);
 }
 
 static bool is_over(const gw__engine_t *engine)
@@ -436,7 +446,7 @@ gw_status_t gw__engine_step(gw__engine_t *engine)
     engine->steps++;
     if (engine->idle_steps < SPINS && engine->steps % LOOK_EVERY != 0)
         return GW_IN_PROGRESS;
-    status = gw__engine_judge_silence(engine);
+    status = gw__gpu_busy(engine) ? gw__gpu_judge(engine) : gw__engine_judge_silence(engine);
     return status == GW_OK ? GW_IN_PROGRESS : end(engine, status);
 }
 
@@ -444,7 +454,9 @@ void gw__engine_rest(gw__engine_t *engine)
 {
     if (engine->idle_steps > 0 || engine->steps % IDLE_EVERY == 0)
         gw__engine_idle(engine);
-    if (engine->idle_steps >= SPINS)
+    if (engine->idle_steps >= SPINS && gw__gpu_busy(engine))
+        gw__gpu_rest();
+    else if (engine->idle_steps >= SPINS)
         engine->transport->wait(engine->link, SLEEP_US);
     else if (engine->idle_steps > 0 || gw__hands_busy(engine))
         sched_yield();

@@ -15,12 +15,17 @@
 enum { GW__WINDOW = 6 }; /* rounds under way at once, at most */
 enum { GW__HANDS = 16 }; /* workers of one call, at most */
 
+/* What computes on a GPU: engine_gpu.h. */
+typedef struct gw__gpu gw__gpu_t;
+
 /* One call, filled by the communicator. */
 typedef struct gw__engine_call {
     const gw_coder_t *coder;
     gw__plan_t plan;
     const void *send; /* own elements; equal to recv when in place */
     void *recv;
+    gw__gpu_t *gpu; /* not NULL: send, recv and residual are in device memory, and tasks run there
+                     */
     gw_dtype_t dtype;
     float scale;     /* of the sum before it is encoded or stored; 1: none */
     float *residual; /* plan.count floats or NULL. The own shard of a direct call: of the pull
@@ -37,6 +42,12 @@ typedef struct gw__engine_figures {
     uint64_t wire_bytes, encode_us, decode_us, wait_us, wire_us, time_us, poisoned;
 } gw__engine_figures_t;
 
+/* A computing task that runs on the GPU. */
+typedef struct gw__gpu_task {
+    uint32_t words[2]; /* a gw_cuda_result_t, which kernels add to */
+    uint32_t mark;     /* the task is done when the stream has been so often where it counts */
+} gw__gpu_task_t;
+
 /* How far a task is. */
 enum { GW__TASK_WAITING, GW__TASK_RUNNING, GW__TASK_DONE };
 
@@ -48,8 +59,9 @@ typedef struct gw__round {
     uint8_t *state;
     gw_request_t *request;
     int64_t *began_ns; /* of messages, when there is a timeline */
-    uint8_t *frames;
+    uint8_t *frames;   /* of calls on device memory: pinned, and known to the device */
     size_t *frame_length;
+    gw__gpu_task_t *on_gpu;  /* per task; NULL: none runs there */
     float *sum;              /* one per channel. NULL: the plan adds without it */
     const uint8_t **payload; /* of a reduction, likewise NULL without one */
     size_t *payload_length;
@@ -216,6 +228,16 @@ gw__round_t *gw__engine_round(gw__engine_t *engine, uint32_t k);
 
 /* Lays out the working memory for a call. */
 gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *call);
+
+/* Bytes of pinned and of device memory that a call on device memory wants at best: it can do with
+ * those of one round. A function of its arguments. */
+typedef struct gw__engine_room {
+    size_t pinned, device;
+} gw__engine_room_t;
+gw__engine_room_t gw__engine_room(const gw__engine_t *engine, const gw__engine_call_t *call);
+
+/* Of the randomness of one encoding: ranks and stages never share it. */
+uint64_t gw__engine_key(const gw__engine_t *engine, const gw__task_t *task);
 
 /*
  * How a call ends. A transport may call a message done while its last bytes still need this rank to

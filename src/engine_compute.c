@@ -5,6 +5,7 @@
 
 #include "clock.h"
 #include "engine.h"
+#include "engine_gpu.h"
 #include "frame.h"
 #include "hash.h"
 #include "kernels.h"
@@ -18,11 +19,16 @@ static size_t aligned(size_t bytes)
     return (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 }
 
-/* Takes the next piece of the working memory; with base NULL it only counts. */
-static void *take(uint8_t *base, size_t *used, size_t bytes)
+/* Where the working memory is cut from; with base NULL it only counts. */
+typedef struct stock {
+    uint8_t *base;
+    size_t used;
+} stock_t;
+
+static void *take(stock_t *stock, size_t bytes)
 {
-    void *piece = base ? base + *used : NULL;
-    *used += aligned(bytes);
+    void *piece = stock->base ? stock->base + stock->used : NULL;
+    stock->used += aligned(bytes);
     return piece;
 }
 
@@ -31,50 +37,108 @@ static size_t sum_room(const gw__engine_call_t *call)
 {
     if (!call->plan.reduces)
         return gw__plan_max_sums(call->plan.kind, call->plan.size) * call->plan.chunk;
-    return call->coder->family->reduce ? 0 : gw__reduce_slice(call->coder);
+    return call->coder->family->reduce || call->gpu ? 0 : gw__reduce_slice(call->coder);
 }
 
-/* Bytes of `window` rounds. */
-static size_t lay_out(gw__engine_t *engine, const gw__engine_call_t *call, uint32_t window,
-                      uint8_t *base)
+static size_t frame_room(const gw__engine_call_t *call)
 {
-    uint32_t tasks = gw__plan_max_tasks(call->plan.kind, engine->size);
-    uint32_t buffers = gw__plan_max_buffers(call->plan.kind, engine->size);
-    size_t used = 0;
-    for (uint32_t w = 0; w < window; w++) {
-        gw__round_t *round = &engine->rounds[w];
-        round->task = take(base, &used, tasks * sizeof *round->task);
-        round->request = take(base, &used, tasks * sizeof *round->request);
-        round->began_ns = take(base, &used, tasks * sizeof *round->began_ns);
-        round->frame_length = take(base, &used, buffers * sizeof *round->frame_length);
-        round->state = take(base, &used, tasks * sizeof *round->state);
-        round->frames = take(base, &used, buffers * engine->frame_capacity);
-        bool reduces = call->plan.reduces;
-        size_t peers = reduces ? (size_t)engine->size : 0;
-        round->sum = take(base, &used, sum_room(call) * sizeof *round->sum);
-        round->payload = take(base, &used, peers * sizeof *round->payload);
-        round->payload_length = take(base, &used, peers * sizeof *round->payload_length);
-    }
-    return used;
+    return aligned(gw_frame_bound(call->coder, call->dtype, call->plan.chunk));
+}
+
+/* What the host alone touches, frames, and sums: three times the same stock, but for calls on
+ * device memory. */
+typedef struct stocks {
+    stock_t *host, *pinned, *device;
+} stocks_t;
+
+static void lay_out(const gw__engine_call_t *call, const stocks_t *from, gw__round_t *round)
+{
+    uint32_t tasks = gw__plan_max_tasks(call->plan.kind, call->plan.size);
+    uint32_t buffers = gw__plan_max_buffers(call->plan.kind, call->plan.size);
+    size_t peers = call->plan.reduces ? (size_t)call->plan.size : 0;
+    round->task = take(from->host, tasks * sizeof *round->task);
+    round->request = take(from->host, tasks * sizeof *round->request);
+    round->began_ns = take(from->host, tasks * sizeof *round->began_ns);
+    round->frame_length = take(from->host, buffers * sizeof *round->frame_length);
+    round->state = take(from->host, tasks * sizeof *round->state);
+    round->payload = take(from->host, peers * sizeof *round->payload);
+    round->payload_length = take(from->host, peers * sizeof *round->payload_length);
+    round->frames = take(from->pinned, buffers * frame_room(call));
+    round->on_gpu = take(from->pinned, call->gpu ? tasks * sizeof *round->on_gpu : 0);
+    round->sum = take(from->device, sum_room(call) * sizeof *round->sum);
+}
+
+/* Bytes of one round, of all kinds of memory. */
+static size_t round_bytes(const gw__engine_call_t *call, stock_t count[3])
+{
+    gw__round_t round;
+    memset(count, 0, 3 * sizeof *count);
+    lay_out(call, &(stocks_t){&count[0], &count[1], &count[2]}, &round);
+    return count[0].used + count[1].used + count[2].used;
+}
+
+/* Rounds at once. */
+static uint32_t window_of(const gw__engine_t *engine, const gw__engine_call_t *call)
+{
+    stock_t count[3];
+    size_t fitting = engine->memory_limit / round_bytes(call, count);
+    uint32_t window = fitting < 1 ? 1 : fitting < GW__WINDOW ? (uint32_t)fitting : GW__WINDOW;
+    return window < call->plan.rounds ? window : call->plan.rounds;
+}
+
+gw__engine_room_t gw__engine_room(const gw__engine_t *engine, const gw__engine_call_t *call)
+{
+    stock_t count[3];
+    size_t window = window_of(engine, call);
+    round_bytes(call, count);
+    return (gw__engine_room_t){window * count[1].used,
+                               window * count[2].used + gw__gpu_scratch(call)};
+}
+
+/* As many rounds as the memory that the call was given has room for. */
+static gw_status_t fit_gpu(gw__engine_t *engine, const gw__engine_call_t *call, stock_t *pinned,
+                           stock_t *device)
+{
+    stock_t count[3];
+    gw__engine_room_t has = gw__gpu_room(call->gpu);
+    size_t scratch = gw__gpu_scratch(call);
+    round_bytes(call, count);
+    while (engine->window > 0 && (engine->window * count[1].used > has.pinned ||
+                                  engine->window * count[2].used + scratch > has.device))
+        engine->window--;
+    gw__gpu_base(call->gpu, &pinned->base, &device->base);
+    device->base += scratch;
+    return engine->window > 0 ? GW_OK : GW_ERR_NO_MEMORY;
+}
+
+static gw_status_t grow(gw__engine_t *engine, size_t bytes)
+{
+    if (bytes <= engine->memory_bytes)
+        return GW_OK;
+    gw__memory_unmap(engine->memory, engine->memory_bytes);
+    engine->memory_bytes = 0;
+    engine->memory = gw__memory_map(bytes);
+    if (!engine->memory)
+        return GW_ERR_NO_MEMORY;
+    engine->memory_bytes = bytes;
+    return GW_OK;
 }
 
 gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *call)
 {
-    engine->frame_capacity = aligned(gw_frame_bound(call->coder, call->dtype, call->plan.chunk));
-    size_t fitting = engine->memory_limit / lay_out(engine, call, 1, NULL);
-    engine->window = fitting < 1 ? 1 : fitting < GW__WINDOW ? (uint32_t)fitting : GW__WINDOW;
-    if (engine->window > call->plan.rounds)
-        engine->window = call->plan.rounds;
-    size_t bytes = lay_out(engine, call, engine->window, NULL);
-    if (bytes > engine->memory_bytes) {
-        gw__memory_unmap(engine->memory, engine->memory_bytes);
-        engine->memory_bytes = 0;
-        engine->memory = gw__memory_map(bytes);
-        if (!engine->memory)
-            return GW_ERR_NO_MEMORY;
-        engine->memory_bytes = bytes;
-    }
-    lay_out(engine, call, engine->window, engine->memory);
+    stock_t count[3], host = {0}, pinned = {0}, device = {0};
+    engine->frame_capacity = frame_room(call);
+    engine->window = window_of(engine, call);
+    if (call->gpu && fit_gpu(engine, call, &pinned, &device) != GW_OK)
+        return GW_ERR_NO_MEMORY;
+    size_t all = round_bytes(call, count);
+    if (grow(engine, engine->window * (call->gpu ? count[0].used : all)) != GW_OK)
+        return GW_ERR_NO_MEMORY;
+    host.base = engine->memory;
+    stocks_t from =
+        call->gpu ? (stocks_t){&host, &pinned, &device} : (stocks_t){&host, &host, &host};
+    for (uint32_t w = 0; w < engine->window; w++)
+        lay_out(call, &from, &engine->rounds[w]);
     return GW_OK;
 }
 
@@ -84,8 +148,7 @@ uint8_t *gw__engine_frame(const gw__engine_t *engine, const gw__round_t *round,
     return round->frames + (size_t)task->buffer * engine->frame_capacity;
 }
 
-/* Of the randomness of one encoding: ranks and stages never share it. */
-static uint64_t key_of(const gw__engine_t *engine, const gw__task_t *task)
+uint64_t gw__engine_key(const gw__engine_t *engine, const gw__task_t *task)
 {
     return gw__mix64(engine->call->key ^ (uint64_t)engine->rank << 1 ^ (uint64_t)task->stage);
 }
@@ -102,7 +165,7 @@ static gw_status_t encode(const gw__engine_t *engine, gw__round_t *round, const 
         .momentum = call->momentum && task->stage == GW__PUSH ? call->momentum + task->first : NULL,
         .count = task->count,
         .first = task->first,
-        .key = key_of(engine, task),
+        .key = gw__engine_key(engine, task),
         .shared_key = call->key,
     };
     gw_status_t status =
@@ -144,7 +207,7 @@ static gw_status_t reduce(const gw__engine_t *engine, gw__round_t *round, const 
         .residual = call->residual ? call->residual + task->first : NULL,
         .count = task->count,
         .first = task->first,
-        .key = key_of(engine, task),
+        .key = gw__engine_key(engine, task),
         .shared_key = call->key,
     };
     for (uint32_t i = task->dep[0]; i <= task->dep[1]; i++) {
@@ -177,7 +240,7 @@ static gw_status_t copy_momentum(const gw__engine_t *engine, gw__round_t *round,
                           .momentum = call->momentum + task->first + i,
                           .count = task->count - i < TILE ? task->count - i : TILE,
                           .first = task->first + i,
-                          .key = key_of(engine, task),
+                          .key = gw__engine_key(engine, task),
                           .shared_key = call->key};
         status =
             call->coder->family->correct(call->coder, &in, task->opens ? round->sum + i : sent);

@@ -12,7 +12,7 @@ void gw__hands_borrow(gw__engine_t *engine)
 {
     const gw__plan_t *plan = &engine->call->plan;
     engine->hands = 0;
-    if (!engine->pool || plan->count < LEAST_ELEMENTS)
+    if (!engine->pool || plan->count < LEAST_ELEMENTS || engine->call->gpu)
         return;
     int wanted = engine->hands_max < GW__HANDS ? engine->hands_max : GW__HANDS;
     while (engine->hands < wanted) {

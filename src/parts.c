@@ -255,8 +255,7 @@ static float *acquire_residual(gw_work_t *work)
                               .coder = split->digest};
     if (split->residual_floats == 0)
         return NULL;
-    return gw__residual_acquire(&work->comm->residuals, &key, call->send ? call->send : call->recv,
-                                &work->slot);
+    return gw__residual_acquire(&work->comm->residuals, &key, gw__work_place(work), &work->slot);
 }
 
 void gw__parts_begin(gw_work_t *work)

@@ -48,6 +48,7 @@ void gw__residual_init(gw__residual_store_t *store, gw_context_t *context)
 {
     memset(store, 0, sizeof *store);
     store->context = context;
+    pthread_mutex_init(&store->lock, NULL);
 }
 
 static size_t key_bytes(const gw__residual_key_t *key)
@@ -60,26 +61,43 @@ static size_t slot_bytes(const gw__residual_slot_t *slot)
     return key_bytes(&slot->key);
 }
 
+static float *map(const gw__residual_store_t *store, const gw__residual_key_t *key)
+{
+    size_t bytes = key_bytes(key);
+    return key->on_device ? store->device.map(store->device.arg, bytes) : gw__memory_map(bytes);
+}
+
+static void unmap(const gw__residual_store_t *store, const gw__residual_slot_t *slot)
+{
+    if (slot->key.on_device)
+        store->device.unmap(store->device.arg, slot->values, slot_bytes(slot));
+    else
+        gw__memory_unmap(slot->values, slot_bytes(slot));
+}
+
 static void drop(gw__residual_store_t *store, int i)
 {
     gw__residual_slot_t *slot = &store->slots[i];
     if (!slot->values)
         return;
     gw__context_give_residual(store->context, slot_bytes(slot));
-    gw__memory_unmap(slot->values, slot_bytes(slot));
+    unmap(store, slot);
     memset(slot, 0, sizeof *slot);
     store->resets++;
 }
 
 void gw__residual_clear(gw__residual_store_t *store)
 {
+    pthread_mutex_lock(&store->lock);
     for (int i = 0; i < store->slot_count; i++)
         drop(store, i);
+    pthread_mutex_unlock(&store->lock);
 }
 
 int gw__residual_forget(gw__residual_store_t *store, size_t count, uint64_t coder)
 {
     int dropped = 0;
+    pthread_mutex_lock(&store->lock);
     for (int i = 0; i < store->slot_count; i++) {
         const gw__residual_slot_t *slot = &store->slots[i];
         if (!slot->values || slot->key.count != count || (coder && slot->key.coder != coder))
@@ -87,6 +105,7 @@ int gw__residual_forget(gw__residual_store_t *store, size_t count, uint64_t code
         drop(store, i);
         dropped++;
     }
+    pthread_mutex_unlock(&store->lock);
     return dropped;
 }
 
@@ -102,21 +121,28 @@ void gw__residual_free(gw__residual_store_t *store)
     store->slots = NULL;
     store->order = NULL;
     store->kind_count = store->kind_capacity = store->slot_count = store->slot_capacity = 0;
+    pthread_mutex_destroy(&store->lock);
 }
 
 void gw__residual_reset(gw__residual_store_t *store, int slot)
 {
-    if (slot < 0 || !store->slots[slot].values)
+    if (slot < 0)
         return;
-    memset(store->slots[slot].values, 0, slot_bytes(&store->slots[slot]));
-    store->resets++;
+    pthread_mutex_lock(&store->lock);
+    const gw__residual_slot_t *at = &store->slots[slot];
+    if (at->values && at->key.on_device)
+        store->device.zero(store->device.arg, at->values, slot_bytes(at));
+    else if (at->values)
+        memset(at->values, 0, slot_bytes(at));
+    store->resets += at->values != NULL;
+    pthread_mutex_unlock(&store->lock);
 }
 
 static bool same_key(const gw__residual_key_t *a, const gw__residual_key_t *b)
 {
     return a->collective == b->collective && a->op == b->op && a->dtype == b->dtype &&
            a->plan == b->plan && a->count == b->count && a->coder == b->coder &&
-           a->momentum == b->momentum && a->beside == b->beside;
+           a->momentum == b->momentum && a->beside == b->beside && a->on_device == b->on_device;
 }
 
 /* ---- Slots
@@ -206,7 +232,7 @@ static int new_slot(gw__residual_store_t *store, const gw__residual_key_t *key)
     if (!make_room(store, bytes))
         return -1;
     int i = free_entry(store);
-    float *values = i < 0 ? NULL : gw__memory_map(bytes);
+    float *values = i < 0 ? NULL : map(store, key);
     if (!values) {
         gw__context_give_residual(store->context, bytes);
         return -1;
@@ -412,8 +438,8 @@ static void record(gw__residual_kind_t *kind, uint32_t place, int slot)
         kind->period = gw__rhythm_period(&kind->places, REPEATS, LEAST, false);
 }
 
-float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_t *key,
-                            const void *address, int *out)
+static float *acquire(gw__residual_store_t *store, const gw__residual_key_t *key,
+                      const void *address, int *out)
 {
     int k = kind_of(store, key);
     *out = -1;
@@ -440,4 +466,13 @@ float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_
         sweep(store);
     *out = slot;
     return slot < 0 ? NULL : store->slots[slot].values;
+}
+
+float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_t *key,
+                            const void *address, int *slot)
+{
+    pthread_mutex_lock(&store->lock);
+    float *floats = acquire(store, key, address, slot);
+    pthread_mutex_unlock(&store->lock);
+    return floats;
 }

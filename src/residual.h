@@ -3,6 +3,8 @@
 #ifndef GW_RESIDUAL_H
 #define GW_RESIDUAL_H
 
+#include <pthread.h>
+
 #include <gradwire/context.h>
 
 /* What identifies a kind of call. Two calls with different keys never share a residual. */
@@ -15,7 +17,17 @@ typedef struct gw__residual_key {
     uint64_t coder; /* hash of the codec's spec */
     bool momentum;  /* as many floats again behind the residual */
     size_t beside;  /* so many floats more behind them, which the codec keeps */
+    bool on_device; /* the floats are in device memory. Policy never looks at it */
 } gw__residual_key_t;
+
+/* Where the floats of calls on device memory are. map: zeroed as far as work behind it in the
+ * communicator's stream sees; NULL: no memory. */
+typedef struct gw__residual_memory {
+    void *(*map)(void *arg, size_t bytes);
+    void (*unmap)(void *arg, void *floats, size_t bytes);
+    void (*zero)(void *arg, void *floats, size_t bytes);
+    void *arg;
+} gw__residual_memory_t;
 
 typedef struct gw__residual_slot {
     gw__residual_key_t key;
@@ -43,18 +55,21 @@ typedef struct gw__residual_rhythm gw__residual_rhythm_t;
  * look like one: they share a residual, and what one lost is added to the next. Memory stays
  * bounded then, but the feedback is of no use.
  *
- * Belongs to one communicator and is used by one thread at a time.
+ * Belongs to one communicator. Calls on host memory ask for their residual when their turn comes,
+ * calls on device memory when they are posted, which is in the same order: any thread.
  */
 typedef struct gw__residual_store {
     gw_context_t *context;
+    gw__residual_memory_t device; /* map NULL: there were no calls on device memory */
+    pthread_mutex_t lock;         /* of all below */
     gw__residual_slot_t *slots;
     int slot_count, slot_capacity;
     gw__residual_kind_t **kinds;
     int kind_count, kind_capacity;
     gw__residual_rhythm_t *order; /* of the kinds of all calls */
     uint64_t calls;
-    uint64_t resets; /* residuals dropped: sequence changed, call failed, bound reached */
-    bool told_bound; /* the bound was reached and the log says so */
+    _Atomic uint64_t resets; /* residuals dropped: sequence changed, call failed, bound reached */
+    bool told_bound;         /* the bound was reached and the log says so */
 } gw__residual_store_t;
 
 void gw__residual_init(gw__residual_store_t *store, gw_context_t *context);

@@ -58,6 +58,8 @@ typedef enum gw__plan_setting {
       "silence of a peer that has entered a call, connect, close")                                 \
     X(RESIDUAL_BYTES, "GRADWIRE_RESIDUAL_BYTES", "", "bytes",                                      \
       "bound of the error-feedback store of a process; empty: a quarter of the memory")            \
+    X(DEVICE, "GRADWIRE_DEVICE", "auto", "auto|off",                                               \
+      "off: all-reduces of device memory are refused")                                             \
     X(DISABLE, "GRADWIRE_DISABLE", "0", "0|1", "1: do nothing at all")
 
 typedef enum gw__setting_id {
@@ -82,6 +84,7 @@ typedef struct gw__settings {
     bool disabled;
     bool checksum;
     bool guard;
+    bool device;
     int threads;            /* -1: auto */
     int port_min, port_max; /* 0, 0: any */
     char unknown[256]; /* GRADWIRE_* names of the environment that no setting has, with suggestions

@@ -75,16 +75,17 @@ static void drive(void *arg)
     pthread_mutex_unlock(&queue->lock);
 }
 
-static bool may_be_driven(const gw_comm_t *comm)
+static bool may_be_driven(const gw_comm_t *comm, bool alone)
 {
-    return comm->engine.pool && comm->engine.hands_max > 0 && comm->transport &&
+    return comm->engine.pool && (alone || comm->engine.hands_max > 0) && comm->transport &&
            !(comm->transport->flags & GW_TRANSPORT_CALLER_ONLY);
 }
 
-static void start_driver(gw_comm_t *comm)
+/* `alone`: nobody else will drive, so that a worker is worth having on a single CPU too. */
+static void start_driver(gw_comm_t *comm, bool alone)
 {
     gw__queue_t *queue = &comm->queue;
-    if (!queue->driver && may_be_driven(comm))
+    if (!queue->driver && may_be_driven(comm, alone))
         queue->driver = gw__pool_borrow(comm->engine.pool);
     if (!queue->driver)
         return;
@@ -160,7 +161,7 @@ gw_status_t gw__work_run(gw_work_t *work)
     return work->status;
 }
 
-gw_status_t gw__work_post(const gw_work_t *work, gw_work_t **out)
+static gw_status_t post(const gw_work_t *work, bool alone, gw_work_t **out)
 {
     gw_comm_t *comm = work->comm;
     gw__queue_t *queue = &comm->queue;
@@ -170,6 +171,7 @@ gw_status_t gw__work_post(const gw_work_t *work, gw_work_t **out)
     else if (!(posted = malloc(sizeof *posted)))
         return GW_ERR_NO_MEMORY;
     *posted = *work;
+    posted->detached = false;
     posted->status = GW_IN_PROGRESS;
     posted->next_posted = queue->posted;
     queue->posted = posted;
@@ -178,11 +180,16 @@ gw_status_t gw__work_post(const gw_work_t *work, gw_work_t **out)
     bool driven = queue->driven;
     pthread_mutex_unlock(&queue->lock);
     if (!driven)
-        start_driver(comm);
+        start_driver(comm, alone);
     if (!queue->driver && step_first(queue) != GW_IN_PROGRESS)
         remove_first(queue);
     *out = posted;
     return GW_OK;
+}
+
+gw_status_t gw__work_post(const gw_work_t *work, gw_work_t **out)
+{
+    return post(work, false, out);
 }
 
 /* Takes a work that is over back. Without any the driver is free for others. */
@@ -249,6 +256,33 @@ gw_status_t gw_work_wait(gw_work_t **work)
     return settle(work);
 }
 
+gw_status_t gw__work_detach(const gw_work_t *work, bool *over)
+{
+    gw_work_t *posted;
+    gw_status_t status = post(work, true, &posted);
+    if (status != GW_OK)
+        return status;
+    posted->detached = true;
+    *over = !work->comm->queue.driver;
+    if (*over)
+        finish(work->comm, posted);
+    return GW_OK;
+}
+
+bool gw__work_sweep(gw_comm_t *comm)
+{
+    bool others = false;
+    for (gw_work_t *work = comm->queue.posted, *next; work; work = next) {
+        gw_work_t *mine = work;
+        next = work->next_posted;
+        if (work->detached && is_over(work))
+            settle(&mine);
+        else
+            others |= work->detached;
+    }
+    return others;
+}
+
 static void free_list(gw_work_t *work)
 {
     while (work) {
@@ -268,6 +302,8 @@ void gw__queue_free(gw__queue_t *queue, gw_comm_t *comm)
     }
     if (queue->first && queue->begun)
         gw__engine_abandon(&comm->engine);
+    for (gw_work_t *work = queue->first; work; work = work->next)
+        gw__device_call_end(work); /* a stream may wait for it */
     free_list(queue->posted);
     free_list(queue->spare);
     pthread_cond_destroy(&queue->moved);

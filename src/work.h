@@ -8,6 +8,7 @@
 
 #include <gradwire/comm.h>
 
+#include "device_call.h"
 #include "engine.h"
 #include "parts.h"
 
@@ -21,10 +22,12 @@ struct gw_work {
     uint64_t part; /* not 0: this is no call of the application's but a part of one, and this is its
                       key for state that is kept from call to call; it is not counted, */
     float *residual;            /* and finds its residual here, or NULL */
+    gw__device_call_t device;   /* of a call on device memory */
     gw_coder_t coder;           /* in force in this call, where a schedule changes it */
     const gw_coder_t *factored; /* of a call whose factors are summed; NULL: elements are */
     int slot;                   /* of its residual, -1: none */
     bool runs;                  /* the engine has it */
+    bool detached;              /* nobody will wait for it */
     gw_status_t status;
     atomic_bool over; /* status is final and the communicator does not touch this any more */
     gw_work_t *next, *next_posted;
@@ -57,6 +60,28 @@ gw_status_t gw__work_run(gw_work_t *work);
 
 /* Posts a copy of `work`. GW_ERR_NO_MEMORY. */
 gw_status_t gw__work_post(const gw_work_t *work, gw_work_t **out);
+
+/*
+ * Posts a copy of a work that nobody will wait for. It goes on by itself; where no worker is free
+ * for it, it is over on return. `over` tells the latter. GW_ERR_NO_MEMORY: nothing was posted.
+ */
+gw_status_t gw__work_detach(const gw_work_t *work, bool *over);
+
+/* Forgets detached works that are over; returns whether there are others. By the calling thread. */
+bool gw__work_sweep(gw_comm_t *comm);
+
+/* The buffer by whose address a call is known. */
+static inline const void *gw__work_place(const gw_work_t *work)
+{
+    if (work->device.through_host)
+        return work->device.send;
+    return work->call.send ? work->call.send : work->call.recv;
+}
+
+/* In allreduce.c: the job of the engine that a call is with this coder, but for its memory, number
+ * and key; and the residual of a call, with its slot in the work; `beside` as in its key. */
+gw__engine_call_t gw__call_job(const gw_work_t *work, const gw_coder_t *coder);
+float *gw__call_residual(gw_work_t *work, bool on_device, size_t beside);
 
 /* In allreduce.c: what the communicator says of a failure, once the caller learns of it: a driver
  * leaves that alone. */

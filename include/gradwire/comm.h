@@ -91,6 +91,32 @@ GW_API gw_status_t gw_work_test(gw_work_t **work, bool *done);
 GW_API gw_status_t gw_work_wait(gw_work_t **work);
 
 /*
+ * The all-reduce of device memory in the order of a CUDA stream (a CUstream or cudaStream_t; NULL
+ * and the other default streams of the current context too): elements are read when all that is on
+ * the stream now has ended, and what is put there afterwards finds the result. The host does not
+ * wait for either. gw_allreduce and gw_iallreduce take device memory too; there elements must be
+ * ready, and the result is, when they return and when the work is done.
+ *
+ * A codec that has kernels for it computes on the device; all others go through pinned host memory.
+ * The bytes are the same either way, and those of ranks whose buffers are in host memory.
+ *
+ * It goes on by itself where a worker thread is free for it (GRADWIRE_THREADS) and streams can wait
+ * for memory; otherwise this call waits until it is over. What becomes of it is told by
+ * gw_comm_query, or by the next call of the communicator. A stream never waits for ever: it goes on
+ * also when the call fails, and recv is undefined then. gw_comm_free releases it too.
+ *
+ * GW_ERR_UNSUPPORTED: also a buffer that is not the device's, a stream that is being captured (make
+ * the call outside of the graph), a build without GPU kernels, GRADWIRE_DEVICE=off.
+ * GW_ERR_INVALID: not a stream of this device. Nothing was sent then.
+ */
+GW_API gw_status_t gw_allreduce_on(gw_comm_t *comm, void *stream, const void *send, void *recv,
+                                   size_t count, gw_dtype_t dtype, gw_op_t op);
+
+/* How it is with the calls of gw_allreduce_on: the first one's failure, GW_IN_PROGRESS while one is
+ * under way, else GW_OK. Does not wait. A call of the communicator: one thread at a time. */
+GW_API gw_status_t gw_comm_query(gw_comm_t *comm);
+
+/*
  * Takes down when each task of the next calls begins and ends, at most `events` of a call; 0 stops
  * that. GW_ERR_NO_MEMORY. Print draws the last call as text, `width` columns: a line for what each
  * thread computed and for the messages with each peer, and how much computing ran while frames
