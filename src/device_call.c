@@ -27,9 +27,11 @@ static bool under_way(const gw__device_calls_t *calls)
 static void free_leaving(gw__device_calls_t *calls)
 {
     gw__device_t *device = calls->gpu.device;
-    if (!calls->leaving || under_way(calls))
+    if (!calls->leaving || under_way(calls) || calls->gpu.stuck)
         return;
     CUstreamCaptureMode mode = gw__device_relax(device);
+    /* One that was set to zero on the way out: nothing else is on the stream. */
+    device->cu->cuStreamSynchronize(calls->gpu.stream);
     while (calls->leaving) {
         gw__leaving_t *first = calls->leaving;
         device->cu->cuMemFree_v2((CUdeviceptr)(uintptr_t)first->floats);
@@ -82,6 +84,75 @@ static void *map_residual(void *arg, size_t bytes)
     gw__device_strict(device, mode);
     gw__device_leave(device);
     return (void *)(uintptr_t)at;
+}
+
+/* ---- Streams that wait --------------------------------------------------------------------------
+ */
+
+struct gw__held {
+    gw__held_t *next;
+    CUevent passed;
+};
+
+/* Forgets streams that have gone on; in the context. */
+static void forget_held(gw__device_calls_t *calls)
+{
+    gw__device_t *device = calls->gpu.device;
+    for (gw__held_t **at = &calls->held; *at;) {
+        gw__held_t *held = *at;
+        if (GW__CU(device->cu, NULL, cuEventQuery, held->passed) == GW_IN_PROGRESS) {
+            at = &held->next;
+            continue;
+        }
+        *at = held->next;
+        gw__event_give(device, held->passed);
+        free(held);
+    }
+}
+
+/* Puts the wait on the stream, and an event behind it. */
+static gw_status_t hold(gw__device_calls_t *calls, CUstream stream, uint32_t awaited)
+{
+    gw__device_t *device = calls->gpu.device;
+    gw__held_t *held = calloc(1, sizeof *held);
+    if (!held)
+        return GW_ERR_NO_MEMORY;
+    gw_status_t status = gw__event_take(device, &held->passed, NULL);
+    if (status != GW_OK) {
+        free(held);
+        return status;
+    }
+    status = gw__flag_hold(calls->over, stream, awaited, NULL);
+    if (status != GW_OK) {
+        gw__event_give(device, held->passed);
+        free(held);
+        return status;
+    }
+    calls->unknown |= GW__CU(device->cu, NULL, cuEventRecord, held->passed, stream) != GW_OK;
+    held->next = calls->held;
+    calls->held = held;
+    return GW_OK;
+}
+
+/* They go on as soon as they come to the wait. Not for ever: they may have other things to do. */
+static void await_held(gw_comm_t *comm)
+{
+    gw__device_calls_t *calls = &comm->device_calls;
+    int64_t end = gw__now_ns() + (int64_t)(comm->context->settings.timeout * 1e9);
+    while (calls->held && gw__now_ns() < end) {
+        if (gw__device_enter(calls->gpu.device, NULL) != GW_OK)
+            break;
+        forget_held(calls);
+        gw__device_leave(calls->gpu.device);
+        if (calls->held)
+            nanosleep(&(struct timespec){.tv_nsec = RELEASE_US * 1000}, NULL);
+    }
+    calls->unknown |= calls->held != NULL;
+    while (calls->held) {
+        gw__held_t *held = calls->held;
+        calls->held = held->next;
+        free(held);
+    }
 }
 
 /* ---- The communicator's device ------------------------------------------------------------------
@@ -146,11 +217,12 @@ static void close_device(gw_comm_t *comm)
     destroy_stream(gpu);
     if (gpu->marks)
         gw__flag_give(gpu->marks);
-    if (calls->over)
+    if (calls->over && !calls->unknown)
         gw__flag_give(calls->over);
-    if (gpu->stuck)
+    if (gpu->stuck || calls->unknown)
         gw_context_log(comm->context, GW_LOG_WARN,
-                       "GPU %d has not ended the work of a call that failed: its memory is lost",
+                       "GPU %d has not ended the work of a communicator that is freed: its memory "
+                       "stays allocated",
                        gw__device_ordinal(gpu->device));
     else
         leave_device(comm, gpu->device);
@@ -383,7 +455,8 @@ void gw__device_call_hold(gw_comm_t *comm, CUstream stream, uint32_t awaited)
     gw__device_t *device = calls->gpu.device;
     gw_status_t status = gw__device_enter(device, NULL);
     if (status == GW_OK) {
-        status = gw__flag_hold(calls->over, stream, awaited, NULL);
+        forget_held(calls);
+        status = hold(calls, stream, awaited);
         gw__device_leave(device);
     }
     while (status != GW_OK && gw__flag_await(calls->over, awaited, WAIT_MS) != GW_OK)
@@ -476,6 +549,7 @@ void gw__device_calls_free(gw_comm_t *comm)
     gw__device_calls_t *calls = &comm->device_calls;
     if (!calls->gpu.device)
         return;
+    await_held(comm);
     if (gw__device_enter(calls->gpu.device, NULL) == GW_OK) {
         free_leaving(calls);
         gw__device_leave(calls->gpu.device);

@@ -19,6 +19,10 @@ typedef struct gw__room {
 /* Device memory whose last use is not over yet. */
 typedef struct gw__leaving gw__leaving_t;
 
+/* An event behind a wait of an application's stream for `over`: until it has passed there, the flag
+ * must stay. */
+typedef struct gw__held gw__held_t;
+
 /*
  * Of a communicator. Made by its first call on device memory; its device stays.
  *
@@ -34,6 +38,8 @@ typedef struct gw__device_calls {
     unsigned posted;   /* calls that were prepared; of the calling thread */
     atomic_uint ended; /* of them */
     gw__leaving_t *leaving;
+    gw__held_t *held; /* of the calling thread */
+    bool unknown;     /* a stream waits, and nobody knows for how long */
 } gw__device_calls_t;
 
 /* Of a call, in its work. */

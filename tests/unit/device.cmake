@@ -37,7 +37,7 @@ foreach(name device device_faults)
 endforeach()
 
 if(TARGET gw_driver)
-  foreach(name device_double device_allreduce)
+  foreach(name device_double device_allreduce device_calls)
     gw_device_test(${name})
     target_include_directories(test_${name} PRIVATE doubles/libcuda)
     target_link_libraries(test_${name} PRIVATE gw_driver)
