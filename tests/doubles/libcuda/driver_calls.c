@@ -104,7 +104,8 @@ static void read_settings(void)
     s->devices = s->devices > DEVICES_MOST ? DEVICES_MOST : s->devices;
     s->memory = (size_t)number_of("GW_DOUBLE_MEMORY", 1024) << 20;
     s->memops = number_of("GW_DOUBLE_MEMOPS", 1) != 0;
-    const char *fail = getenv("GW_DOUBLE_FAIL");
+    const char *fail = getenv("GW_DOUBLE_FAIL"), *ignored = getenv("GW_DOUBLE_IGNORE");
+    snprintf(s->ignored, sizeof s->ignored, "%s", ignored ? ignored : "");
     int with = 0;
     if (fail && sscanf(fail, "%63[^:]:%d:%d", s->fail, &s->fail_at, &with) == 3)
         s->fail_with = (CUresult)with;
@@ -175,6 +176,11 @@ CUresult enter(const char *call, CUcontext *context)
     if (!*context)
         return leave(refuse(CUDA_ERROR_INVALID_CONTEXT, "no context is current in this thread"));
     return (*context)->broken ? leave((*context)->broken) : CUDA_SUCCESS;
+}
+
+bool is_ignored(const char *call)
+{
+    return strcmp(call, driver_settings.ignored) == 0;
 }
 
 CUresult leave(CUresult result)

@@ -21,7 +21,8 @@ typedef struct driver_settings {
     int devices;
     size_t memory;
     bool memops;
-    char fail[64]; /* a call's name */
+    char ignored[64]; /* a call's name; and here: */
+    char fail[64];
     int fail_at;
     CUresult fail_with;
 } driver_settings_t;
@@ -36,6 +37,9 @@ extern __thread bool driver_in_host_function;
  * caller at once, without leave(). Whoever needs no context passes NULL. The lock is held between.
  */
 CUresult enter(const char *call, CUcontext *context);
+
+/* Whether GW_DOUBLE_IGNORE names it. */
+bool is_ignored(const char *call);
 CUresult leave(CUresult result);
 /* An error of this call that says why: gives `result` back. */
 CUresult refuse(CUresult result, const char *format, ...) __attribute__((format(printf, 2, 3)));

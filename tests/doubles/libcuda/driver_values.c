@@ -16,6 +16,8 @@ static CUresult value(const char *call, work_kind_t kind, CUstream stream, CUdev
         return leave(CUDA_ERROR_INVALID_VALUE);
     if (to % unit || bytes_place((void *)to, unit) > PLACE_PINNED || m->kind == MEMORY_MANAGED)
         return leave(wrong_place((void *)to, unit));
+    if (is_ignored(call))
+        return leave(CUDA_SUCCESS);
     work_t *work = work_new(kind);
     if (!work)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);

@@ -28,6 +28,8 @@ GW_CU_FUNCTIONS(GW_DRIVER_PROTOTYPE)
  * GW_DOUBLE_DEVICES   number of devices (1); 0: cuInit() says CUDA_ERROR_NO_DEVICE
  * GW_DOUBLE_MEMORY    MiB of memory of each device (1024)
  * GW_DOUBLE_MEMOPS    0: no stream memory operations
+ * GW_DOUBLE_IGNORE    cuStreamWaitEvent, cuStreamWaitValue32_v2: says that all is well and does
+ *                     nothing, as if the caller had forgotten it
  * GW_DOUBLE_FAIL      "cuMemAlloc_v2:3:2": the third call of that function gives result 2
  */
 typedef struct gw_driver_setting {
