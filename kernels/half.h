@@ -7,6 +7,7 @@
 
 #include "bytes.h"
 #include "inline.h"
+#include "splitmix.h"
 
 static GW_INLINE uint32_t gw__widen_f16(uint32_t half)
 {
@@ -55,6 +56,22 @@ static GW_INLINE uint16_t gw__narrow_bf16(uint32_t x)
     if ((x & 0x7FFFFFFFu) > 0x7F800000u)
         return (uint16_t)(x >> 16 | 0x40u);
     return (uint16_t)((x + 0x7FFFu + (x >> 16 & 1)) >> 16);
+}
+
+/* Random bits for elements 4 * quad to 4 * quad + 3 of a call, 16 each, the lowest first. */
+static GW_INLINE uint64_t gw__half_noise(uint64_t key, uint64_t quad)
+{
+    return gw__splitmix(key + (quad + 1) * GW_SPLITMIX_STEP);
+}
+
+/* Away from 0 with the probability of what is cut off; `noise` < 2^16. Exact numbers stay, and
+ * finite ones finite. */
+static GW_INLINE uint16_t gw__stochastic_bf16(uint32_t x, uint32_t noise)
+{
+    if ((x & 0x7F800000u) == 0x7F800000u)
+        return gw__narrow_bf16(x);
+    uint32_t up = x + noise;
+    return (uint16_t)(((up & 0x7F800000u) == 0x7F800000u ? x : up) >> 16);
 }
 
 /* ---- For codec cast -----------------------------------------------------------------------------

@@ -82,6 +82,10 @@ typedef struct gw_cast_kernels {
      * cast. */
     gw_float_encode_fn encode;
     gw_float_decode_fn add;
+    /* For residuals that are kept as bfloat16: to one of the two neighbours by chance, so that the
+     * mean is right (gw__stochastic_bf16). `first`: index of src[0] in the call. */
+    void (*bf16_stochastic)(const float *src, void *dst, size_t count, uint64_t first,
+                            uint64_t key);
 } gw_cast_kernels_t;
 
 /* ---- sum: of binary32 arrays; a result that is NaN is GW_NAN_BITS ------------------------------

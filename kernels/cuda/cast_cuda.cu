@@ -56,6 +56,32 @@ extern "C" __global__ void gw_cuda_cast_narrow(unsigned bf16, const uint8_t *src
         gw_store_half(dst + 2 * i, gw__narrow(b, gw_load_float(src + 4 * i)));
 }
 
+/* Four neighbours that share their random bits are one thread's where `first` is a multiple of 4. */
+extern "C" __global__ void gw_cuda_cast_stochastic(const float *src, uint8_t *dst, uint64_t count,
+                                                   uint64_t first, uint64_t key)
+{
+    uint64_t i = gw_thread();
+    if (gw_wide(src) && at_eight(dst) && first % 4 == 0) {
+        for (uint64_t j = 4 * i; j + 4 <= count; j += 4 * gw_threads()) {
+            float4 v = *(const float4 *)(src + j);
+            uint64_t noise = gw__half_noise(key, (first + j) / 4);
+            uint32_t low = (uint32_t)noise, high = (uint32_t)(noise >> 32);
+            *(uint2 *)(dst + 2 * j) =
+                two_words(gw__stochastic_bf16(gw__float_bits(v.x), low & 0xFFFF),
+                          gw__stochastic_bf16(gw__float_bits(v.y), low >> 16),
+                          gw__stochastic_bf16(gw__float_bits(v.z), high & 0xFFFF),
+                          gw__stochastic_bf16(gw__float_bits(v.w), high >> 16));
+        }
+        i += count & ~(uint64_t)3;
+    }
+    for (; i < count; i += gw_threads()) {
+        uint64_t at = first + i, noise = gw__half_noise(key, at / 4);
+        gw_store_half(dst + 2 * i,
+                      gw__stochastic_bf16(gw__float_bits(src[i]),
+                                          (uint32_t)(noise >> 16 * (at % 4)) & 0xFFFF));
+    }
+}
+
 /* ---- For codec cast -----------------------------------------------------------------------------
  */
 

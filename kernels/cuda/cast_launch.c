@@ -33,6 +33,14 @@ static gw_status_t f32_to_bf16(gw_cuda_queue_t *queue, const void *src, void *ds
     return cast(queue, "gw_cuda_cast_narrow", 1, src, dst, count);
 }
 
+static gw_status_t stochastic(gw_cuda_queue_t *queue, const float *src, void *dst, size_t count,
+                              uint64_t first, uint64_t key)
+{
+    uint64_t elements = count;
+    void *args[] = {&src, &dst, &elements, &first, &key};
+    return gw__cuda_by_thread(queue, "gw_cuda_cast_stochastic", count, args);
+}
+
 static gw_status_t cast_encode(gw_cuda_queue_t *queue, const gw_float_spec_t *spec,
                                const float *src, float *residual, size_t count, uint8_t *dst,
                                gw_cuda_result_t *result)
@@ -52,8 +60,8 @@ static gw_status_t cast_add(gw_cuda_queue_t *queue, const gw_float_spec_t *spec,
     return gw__cuda_by_thread(queue, "gw_cuda_cast_add", count, args);
 }
 
-const gw_cuda_cast_kernels_t gw__cuda_cast = {f16_to_f32,  f32_to_f16,  bf16_to_f32,
-                                              f32_to_bf16, cast_encode, cast_add};
+const gw_cuda_cast_kernels_t gw__cuda_cast = {f16_to_f32,  f32_to_f16, bf16_to_f32, f32_to_bf16,
+                                              cast_encode, cast_add,   stochastic};
 
 /* ---- sum ----------------------------------------------------------------------------------------
  */

@@ -87,6 +87,8 @@ typedef struct gw_cuda_cast_kernels {
                           float *residual, size_t count, uint8_t *dst, gw_cuda_result_t *result);
     gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_float_spec_t *spec, const uint8_t *payload,
                        size_t count, float *dst);
+    gw_status_t (*bf16_stochastic)(gw_cuda_queue_t *queue, const float *src, void *dst,
+                                   size_t count, uint64_t first, uint64_t key);
 } gw_cuda_cast_kernels_t;
 
 typedef struct gw_cuda_sum_kernels {

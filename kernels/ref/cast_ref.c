@@ -33,6 +33,20 @@ void gw__cast_ref_f32_to_bf16(const void *src, void *dst, size_t count)
                     gw__narrow_bf16(gw__load32((const uint8_t *)src + 4 * i)));
 }
 
+void gw__cast_ref_bf16_stochastic(const float *src, void *dst, size_t count, uint64_t first,
+                                  uint64_t key)
+{
+    uint64_t noise = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t at = first + i;
+        if (i == 0 || at % 4 == 0)
+            noise = gw__half_noise(key, at / 4);
+        gw__store16((uint8_t *)dst + 2 * i,
+                    gw__stochastic_bf16(gw__float_bits(src[i]),
+                                        (uint32_t)(noise >> 16 * (at % 4)) & 0xFFFF));
+    }
+}
+
 /* ---- For codec cast -----------------------------------------------------------------------------
  */
 

@@ -81,6 +81,8 @@ void gw__cast_ref_f16_to_f32(const void *src, void *dst, size_t count);
 void gw__cast_ref_f32_to_f16(const void *src, void *dst, size_t count);
 void gw__cast_ref_bf16_to_f32(const void *src, void *dst, size_t count);
 void gw__cast_ref_f32_to_bf16(const void *src, void *dst, size_t count);
+void gw__cast_ref_bf16_stochastic(const float *src, void *dst, size_t count, uint64_t first,
+                                  uint64_t key);
 size_t gw__cast_ref_encode(const gw_float_spec_t *spec, const float *src, float *residual,
                            size_t count, uint8_t *dst);
 void gw__cast_ref_add(const gw_float_spec_t *spec, const uint8_t *payload, size_t count,

@@ -214,5 +214,11 @@ static void add_to(const gw_float_spec_t *spec, const uint8_t *payload, size_t c
 
 void gw__cast_avx512_fill(gw_cast_kernels_t *table)
 {
-    *table = (gw_cast_kernels_t){f16_to_f32, f32_to_f16, bf16_to_f32, f32_to_bf16, encode, add_to};
+    *table = (gw_cast_kernels_t){f16_to_f32,
+                                 f32_to_f16,
+                                 bf16_to_f32,
+                                 f32_to_bf16,
+                                 encode,
+                                 add_to,
+                                 gw__cast_ref_bf16_stochastic};
 }

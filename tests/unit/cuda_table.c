@@ -210,6 +210,12 @@ CAST(f32_to_f16)
 CAST(bf16_to_f32)
 CAST(f32_to_bf16)
 
+static void cast_bf16_stochastic(const float *src, void *dst, size_t count, uint64_t first,
+                                 uint64_t key)
+{
+    LAUNCH(gw__cuda_cast.bf16_stochastic(queue, src, dst, count, first, key));
+}
+
 static size_t cast_encode(const gw_float_spec_t *spec, const float *src, float *residual,
                           size_t count, uint8_t *dst)
 {
@@ -244,8 +250,9 @@ const gw_kernels_t *cuda_table(gw_cuda_queue_t *to)
     table.tier = "cuda";
     table.quant =
         (gw_quant_kernels_t){quant_encode, ref->quant.valid, quant_store, quant_add, quant_reduce};
-    table.cast = (gw_cast_kernels_t){cast_f16_to_f32,  cast_f32_to_f16, cast_bf16_to_f32,
-                                     cast_f32_to_bf16, cast_encode,     cast_add};
+    table.cast =
+        (gw_cast_kernels_t){cast_f16_to_f32, cast_f32_to_f16, cast_bf16_to_f32,    cast_f32_to_bf16,
+                            cast_encode,     cast_add,        cast_bf16_stochastic};
     table.sum = (gw_sum_kernels_t){sum_add, sum_scale};
     table.sign = (gw_sign_kernels_t){sign_encode, ref->sign.valid, sign_store, sign_add};
     table.fp8 = (gw_float_kernels_t){fp8_encode, ref->fp8.valid, fp8_store, fp8_add};

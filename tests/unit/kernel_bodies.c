@@ -334,6 +334,20 @@ CAST(f32_to_f16)
 CAST(bf16_to_f32)
 CAST(f32_to_bf16)
 
+static void prepare_stochastic(kernel_call_t *c)
+{
+    prepare_narrow(c);
+    c->region[0].unit = 4;
+}
+
+/* Any number of a residual, in any part of a call. */
+static uint64_t run_bf16_stochastic(const gw_kernels_t *k, kernel_call_t *c)
+{
+    k->cast.bf16_stochastic((const float *)(const void *)c->region[0].at, c->region[1].at, c->count,
+                            c->seed % 1000 * (c->number % 2 ? 4 : 1), c->seed);
+    return 0;
+}
+
 static void prepare_sum(kernel_call_t *c)
 {
     add_specials(c, "sum", KERNEL_INOUT, c->seed, 4);
@@ -445,6 +459,7 @@ FUNCTION(cast, f16_to_f32)
 FUNCTION(cast, f32_to_f16)
 FUNCTION(cast, bf16_to_f32)
 FUNCTION(cast, f32_to_bf16)
+FUNCTION(cast, bf16_stochastic)
 FUNCTION(sum, add)
 FUNCTION(sum, scale)
 FUNCTION(topk, fold)
@@ -482,6 +497,8 @@ const kernel_body_t kernel_bodies[] = {
     {"cast.f32_to_f16", draw_plain, prepare_narrow, run_f32_to_f16, cast_f32_to_f16, 300, plain},
     {"cast.bf16_to_f32", draw_plain, prepare_widen, run_bf16_to_f32, cast_bf16_to_f32, 300, plain},
     {"cast.f32_to_bf16", draw_plain, prepare_narrow, run_f32_to_bf16, cast_f32_to_bf16, 300, plain},
+    {"cast.bf16_stochastic", draw_plain, prepare_stochastic, run_bf16_stochastic,
+     cast_bf16_stochastic, 300, plain},
     {"sum.add", draw_plain, prepare_sum, run_sum_add, sum_add, 400, plain},
     {"sum.scale", draw_plain, prepare_sum, run_sum_scale, sum_scale, 400, plain},
     {"raw.encode", draw_plain, prepare_raw_encode, run_raw_encode, NULL, 300, plain},
