@@ -5,6 +5,7 @@
 
 #include "comm_internal.h"
 #include "frame.h"
+#include "half_residual.h"
 #include "hash.h"
 #include "policy.h"
 #include "reduce.h"
@@ -152,6 +153,8 @@ float *gw__call_residual(gw_work_t *work, bool on_device, size_t beside)
     gw__residual_key_t key = residual_key(&work->call, work->decision.plan, coder, beside);
     work->slot = -1;
     key.on_device = on_device;
+    key.half = work->half = work->comm->context->settings.residuals == GW__RESIDUALS_BF16 &&
+                            gw__half_residual_serves(coder);
     if (!keeps_residual(coder))
         return NULL;
     return gw__residual_acquire(&work->comm->residuals, &key, gw__work_place(work), &work->slot);
@@ -184,6 +187,7 @@ static void begin(gw_work_t *work)
         coder = &work->coder;
     }
     gw__engine_call_t *job = &work->job;
+    float *residual;
     *job = gw__call_job(work, coder);
     job->number = comm->calls++;
     job->key =
@@ -191,12 +195,16 @@ static void begin(gw_work_t *work)
     bool factored = gw__factors_serve(coder, call->dtype, call->count, call->rows, &factors);
     if (work->device.on && !work->device.through_host) {
         job->gpu = gw__device_call_gpu(work);
-        job->residual = work->device.residual;
+        residual = work->device.residual;
     } else if (work->part) {
-        job->residual = work->residual;
+        residual = work->residual;
     } else {
-        job->residual = gw__call_residual(work, false, factors.warm);
+        residual = gw__call_residual(work, false, factors.warm);
     }
+    if (work->half)
+        job->half_residual = residual;
+    else
+        job->residual = residual;
     if (job->residual && keeps_momentum(base))
         job->momentum = job->residual + call->count;
     job->plan.reduces = reduces(job);

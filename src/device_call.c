@@ -17,7 +17,13 @@ enum { WAIT_MS = 100 /* of one sleep until a call is over */, RELEASE_US = 500 }
 struct gw__leaving {
     gw__leaving_t *next;
     void *floats;
+    bool pinned;
 };
+
+static bool in_pinned(const gw_comm_t *comm)
+{
+    return comm->context->settings.residuals == GW__RESIDUALS_PINNED;
+}
 
 static bool under_way(const gw__device_calls_t *calls)
 {
@@ -34,7 +40,10 @@ static void free_leaving(gw__device_calls_t *calls)
     device->cu->cuStreamSynchronize(calls->gpu.stream);
     while (calls->leaving) {
         gw__leaving_t *first = calls->leaving;
-        device->cu->cuMemFree_v2((CUdeviceptr)(uintptr_t)first->floats);
+        if (first->pinned)
+            device->cu->cuMemFreeHost(first->floats);
+        else
+            device->cu->cuMemFree_v2((CUdeviceptr)(uintptr_t)first->floats);
         calls->leaving = first->next;
         free(first);
     }
@@ -50,7 +59,7 @@ static void unmap_residual(void *arg, void *floats, size_t bytes)
     (void)bytes;
     if (!leaving) /* lost: better than freed under somebody's hands */
         return;
-    *leaving = (gw__leaving_t){calls->leaving, floats};
+    *leaving = (gw__leaving_t){calls->leaving, floats, in_pinned(arg)};
     calls->leaving = leaving;
 }
 
@@ -68,6 +77,19 @@ static void zero_residual(void *arg, void *floats, size_t bytes)
     gw__device_leave(gpu->device);
 }
 
+/* Pinned memory has one address for the host and the devices. */
+static gw_status_t allocate(const gw_comm_t *comm, size_t bytes, CUdeviceptr *at)
+{
+    const gw__driver_t *cu = comm->device_calls.gpu.device->cu;
+    void *host = NULL;
+    if (!in_pinned(comm))
+        return GW__CU(cu, NULL, cuMemAlloc_v2, at, bytes);
+    gw_status_t status = GW__CU(cu, NULL, cuMemHostAlloc, &host, bytes,
+                                CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    *at = (CUdeviceptr)(uintptr_t)host;
+    return status;
+}
+
 static void *map_residual(void *arg, size_t bytes)
 {
     const gw__gpu_t *gpu = &((gw_comm_t *)arg)->device_calls.gpu;
@@ -76,9 +98,9 @@ static void *map_residual(void *arg, size_t bytes)
     if (gw__device_enter(device, NULL) != GW_OK)
         return NULL;
     CUstreamCaptureMode mode = gw__device_relax(device);
-    gw_status_t status = GW__CU(device->cu, NULL, cuMemAlloc_v2, &at, bytes);
+    gw_status_t status = allocate(arg, bytes, &at);
     if (status == GW_OK && clear_floats(gpu, at, bytes) != GW_OK) {
-        device->cu->cuMemFree_v2(at);
+        unmap_residual(arg, (void *)(uintptr_t)at, bytes);
         at = 0;
     }
     gw__device_strict(device, mode);

@@ -27,12 +27,13 @@ typedef struct gw__engine_call {
     gw__gpu_t *gpu; /* not NULL: send, recv and residual are in device memory, and tasks run there
                      */
     gw_dtype_t dtype;
-    float scale;     /* of the sum before it is encoded or stored; 1: none */
-    float *residual; /* plan.count floats or NULL. The own shard of a direct call: of the pull
-                        stage; all else: of the push stage. */
-    float *momentum; /* plan.count floats or NULL: of the rank's own elements */
-    uint64_t number; /* of the call on its communicator */
-    uint64_t key;    /* of all randomness of this call; rank and stage are mixed in by the engine */
+    float scale;         /* of the sum before it is encoded or stored; 1: none */
+    float *residual;     /* plan.count floats or NULL. The own shard of a direct call: of the pull
+                            stage; all else: of the push stage. */
+    void *half_residual; /* the same in bfloat16, instead; NULL: none */
+    float *momentum;     /* plan.count floats or NULL: of the rank's own elements */
+    uint64_t number;     /* of the call on its communicator */
+    uint64_t key; /* of all randomness of this call; rank and stage are mixed in by the engine */
 } gw__engine_call_t;
 
 /* What a call cost. Times in microseconds: encode and decode of computing, added over all threads;
@@ -235,6 +236,12 @@ typedef struct gw__engine_room {
     size_t pinned, device;
 } gw__engine_room_t;
 gw__engine_room_t gw__engine_room(const gw__engine_t *engine, const gw__engine_call_t *call);
+
+/* Where the residual of a task's elements lies in call->half_residual. */
+static inline void *gw__engine_half(const gw__engine_call_t *call, const gw__task_t *task)
+{
+    return (uint8_t *)call->half_residual + 2 * task->first;
+}
 
 /* Of the randomness of one encoding: ranks and stages never share it. */
 uint64_t gw__engine_key(const gw__engine_t *engine, const gw__task_t *task);

@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "engine_gpu.h"
 #include "frame.h"
+#include "half_residual.h"
 #include "hash.h"
 #include "kernels.h"
 #include "memory.h"
@@ -168,9 +169,14 @@ static gw_status_t encode(const gw__engine_t *engine, gw__round_t *round, const 
         .key = gw__engine_key(engine, task),
         .shared_key = call->key,
     };
+    uint8_t *frame = gw__engine_frame(engine, round, task);
+    size_t *length = &round->frame_length[task->buffer];
     gw_status_t status =
-        gw__frame_encode(call->coder, &in, engine->checksum, gw__engine_frame(engine, round, task),
-                         engine->frame_capacity, &round->frame_length[task->buffer]);
+        call->half_residual
+            ? gw__frame_encode_half(call->coder, &in, gw__engine_half(call, task), engine->checksum,
+                                    frame, engine->frame_capacity, length)
+            : gw__frame_encode(call->coder, &in, engine->checksum, frame, engine->frame_capacity,
+                               length);
     out->poisoned = in.poisoned;
     return status;
 }
@@ -216,9 +222,15 @@ static gw_status_t reduce(const gw__engine_t *engine, gw__round_t *round, const 
         round->payload[in.payloads] = gw__engine_frame(engine, round, from);
         round->payload_length[in.payloads++] = round->frame_length[from->buffer];
     }
-    gw_status_t status = gw__frame_reduce(
-        call->coder, &in, engine->checksum, round->sum, gw__engine_frame(engine, round, task),
-        engine->frame_capacity, &round->frame_length[task->buffer]);
+    uint8_t *frame = gw__engine_frame(engine, round, task);
+    size_t *length = &round->frame_length[task->buffer];
+    gw_status_t status =
+        call->half_residual
+            ? gw__frame_reduce_half(call->coder, &in, round->payload_length,
+                                    gw__engine_half(call, task), engine->checksum, round->sum,
+                                    frame, engine->frame_capacity, length)
+            : gw__frame_reduce(call->coder, &in, engine->checksum, round->sum, frame,
+                               engine->frame_capacity, length);
     out->poisoned = in.poisoned;
     if (status != GW_OK && in.refused < in.payloads)
         out->peer = round->task[task->dep[0] + (uint32_t)in.refused].peer;

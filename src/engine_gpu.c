@@ -9,6 +9,7 @@
 #include "device/device_internal.h"
 #include "device_ops.h"
 #include "frame.h"
+#include "half_residual.h"
 
 enum {
     LANE = 1,           /* in a timeline: that of a worker, for this thread does something else */
@@ -19,7 +20,8 @@ enum {
 
 size_t gw__gpu_scratch(const gw__engine_call_t *call)
 {
-    return call->gpu ? (call->plan.chunk * sizeof(float) + 255) / 256 * 256 : 0;
+    size_t bytes = (call->plan.chunk * sizeof(float) + 255) / 256 * 256;
+    return call->gpu ? 2 * bytes : 0; /* elements or a sum, and a residual */
 }
 
 gw__engine_room_t gw__gpu_room(const gw__gpu_t *gpu)
@@ -54,6 +56,7 @@ typedef struct launch {
     const uint8_t *own; /* elements of the task */
     uint8_t *out;       /* where its result goes */
     float *wide;
+    float *residual; /* of the task, in binary32; NULL: none */
     gw_cuda_result_t *result;
 } launch_t;
 
@@ -70,9 +73,25 @@ static uint8_t *payload_of(const launch_t *l, const gw__task_t *task)
     return frame + GW_FRAME_HEADER;
 }
 
-static float *residual_of(const launch_t *l)
+/* A residual that is kept in 16 bits goes by way of binary32. */
+static gw_status_t load_residual(launch_t *l, float *room)
 {
-    return l->call->residual ? l->call->residual + l->task->first : NULL;
+    const gw__engine_call_t *call = l->call;
+    l->residual = call->residual ? call->residual + l->task->first : NULL;
+    if (!call->half_residual)
+        return GW_OK;
+    l->residual = room;
+    return gw__cuda_cast.bf16_to_f32(l->queue, gw__engine_half(call, l->task), room,
+                                     l->task->count);
+}
+
+static gw_status_t keep_residual(const launch_t *l, gw_status_t status)
+{
+    if (status != GW_OK || !l->call->half_residual)
+        return status;
+    return gw__cuda_cast.bf16_stochastic(l->queue, l->residual, gw__engine_half(l->call, l->task),
+                                         l->task->count, l->task->first,
+                                         gw__half_residual_key(gw__engine_key(l->engine, l->task)));
 }
 
 static gw_status_t encode(const launch_t *l, const void *src, gw_dtype_t dtype)
@@ -80,7 +99,7 @@ static gw_status_t encode(const launch_t *l, const void *src, gw_dtype_t dtype)
     gw_encode_t in = {.src = src,
                       .src_dtype = dtype,
                       .wire_dtype = l->call->dtype,
-                      .residual = residual_of(l),
+                      .residual = l->residual,
                       .count = l->task->count,
                       .first = l->task->first,
                       .key = gw__engine_key(l->engine, l->task),
@@ -111,7 +130,7 @@ static gw_status_t reduce(const launch_t *l)
                       .length = round->payload_length,
                       .scale = l->call->scale,
                       .wire_dtype = l->call->dtype,
-                      .residual = residual_of(l),
+                      .residual = l->residual,
                       .count = l->task->count,
                       .first = l->task->first,
                       .key = gw__engine_key(l->engine, l->task),
@@ -145,6 +164,12 @@ static gw_status_t store_sum(const launch_t *l)
     return status == GW_OK
                ? gw__device_narrow(l->queue, l->call->dtype, l->round->sum, l->out, l->task->count)
                : status;
+}
+
+static bool encodes(const gw__task_t *task)
+{
+    return task->kind == GW__TASK_ENCODE || task->kind == GW__TASK_SUM_ENCODE ||
+           task->kind == GW__TASK_REDUCE_ENCODE;
 }
 
 static gw_status_t launch(const launch_t *l)
@@ -195,7 +220,12 @@ static gw_status_t put(gw__engine_t *engine, gw__round_t *round, uint32_t i, gw_
     if (status != GW_OK)
         return status;
     gpu->queue.why.text[0] = '\0';
-    status = launch(&l);
+    if (encodes(l.task))
+        status = load_residual(&l, l.wide + (gw__gpu_scratch(call) / 2) / sizeof(float));
+    if (status == GW_OK)
+        status = launch(&l);
+    if (encodes(l.task))
+        status = keep_residual(&l, status);
     if (status != GW_OK)
         gw__why_print(why, "%s",
                       gpu->queue.why.text[0] ? gpu->queue.why.text : gw_status_text(status));
@@ -207,12 +237,6 @@ static gw_status_t put(gw__engine_t *engine, gw__round_t *round, uint32_t i, gw_
 
 /* ---- Frames -------------------------------------------------------------------------------------
  */
-
-static bool encodes(const gw__task_t *task)
-{
-    return task->kind == GW__TASK_ENCODE || task->kind == GW__TASK_SUM_ENCODE ||
-           task->kind == GW__TASK_REDUCE_ENCODE;
-}
 
 static gw__frame_piece_t piece_of(const gw__engine_t *engine, const gw__task_t *task)
 {

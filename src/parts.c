@@ -217,6 +217,13 @@ static void place(gw__parts_t *parts, const gw_work_t *work)
  * count calls of the application, and `extra` takes the difference. A timeline goes on over all
  * parts.
  */
+static void *residual_of(const gw__parts_t *parts, const gw__part_t *part)
+{
+    size_t width = parts->split->half_residuals ? 2 : sizeof(float);
+    uint8_t *residual = (uint8_t *)parts->residual;
+    return residual && part->feedback ? residual + width * part->residual : NULL;
+}
+
 static void begin_part(gw_work_t *work)
 {
     gw_comm_t *comm = work->comm;
@@ -228,7 +235,8 @@ static void begin_part(gw_work_t *work)
     own->call = work->call;
     own->decision = (gw_decision_t){.compress = true, .plan = part->plan, .coder = &part->coder};
     own->part = part->key;
-    own->residual = parts->residual && part->feedback ? parts->residual + part->residual : NULL;
+    own->half = parts->split->half_residuals;
+    own->residual = residual_of(parts, part);
     place(parts, work);
     if (timeline)
         before = *timeline;
@@ -252,7 +260,8 @@ static float *acquire_residual(gw_work_t *work)
                               .dtype = call->dtype,
                               .plan = work->decision.plan,
                               .count = split->residual_floats,
-                              .coder = split->digest};
+                              .coder = split->digest,
+                              .half = split->half_residuals};
     if (split->residual_floats == 0)
         return NULL;
     return gw__residual_acquire(&work->comm->residuals, &key, gw__work_place(work), &work->slot);

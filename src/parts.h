@@ -46,6 +46,7 @@ typedef struct gw__split {
     gw__stretch_t *stretch;
     size_t stretches;
     size_t residual_floats;
+    bool half_residuals;   /* in bfloat16: of all parts, or of none */
     uint64_t digest;       /* of what goes where with which codec: key of the residuals */
     size_t buffer_bytes;   /* of the largest part that has to be gathered; 0: none has */
     uint8_t *buffer;       /* of the communicator */

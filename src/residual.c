@@ -53,6 +53,8 @@ void gw__residual_init(gw__residual_store_t *store, gw_context_t *context)
 
 static size_t key_bytes(const gw__residual_key_t *key)
 {
+    if (key->half)
+        return key->count * 2;
     return (key->count * (key->momentum ? 2 : 1) + key->beside) * sizeof(float);
 }
 
@@ -142,7 +144,8 @@ static bool same_key(const gw__residual_key_t *a, const gw__residual_key_t *b)
 {
     return a->collective == b->collective && a->op == b->op && a->dtype == b->dtype &&
            a->plan == b->plan && a->count == b->count && a->coder == b->coder &&
-           a->momentum == b->momentum && a->beside == b->beside && a->on_device == b->on_device;
+           a->momentum == b->momentum && a->beside == b->beside && a->half == b->half &&
+           a->on_device == b->on_device;
 }
 
 /* ---- Slots

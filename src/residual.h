@@ -17,6 +17,7 @@ typedef struct gw__residual_key {
     uint64_t coder; /* hash of the codec's spec */
     bool momentum;  /* as many floats again behind the residual */
     size_t beside;  /* so many floats more behind them, which the codec keeps */
+    bool half;      /* bfloat16 for the residual: no momentum, and nothing beside it */
     bool on_device; /* the floats are in device memory. Policy never looks at it */
 } gw__residual_key_t;
 

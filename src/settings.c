@@ -226,8 +226,9 @@ static gw_status_t bad(const gw__settings_t *s, gw__setting_id_t id, const char 
 static gw_status_t parse_choices(gw__settings_t *s, char *why, size_t size)
 {
     static const gw__setting_id_t ids[] = {
-        GW__SETTING_GATE,      GW__SETTING_PLAN,     GW__SETTING_LOG,  GW__SETTING_DISABLE,
-        GW__SETTING_TRANSPORT, GW__SETTING_CHECKSUM, GW__SETTING_GUARD, GW__SETTING_DEVICE};
+        GW__SETTING_GATE,    GW__SETTING_PLAN,      GW__SETTING_LOG,
+        GW__SETTING_DISABLE, GW__SETTING_TRANSPORT, GW__SETTING_CHECKSUM,
+        GW__SETTING_GUARD,   GW__SETTING_DEVICE,    GW__SETTING_RESIDUALS};
     int value[GW__SETTING_COUNT] = {0};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         value[ids[i]] = choice(s->text[ids[i]], table[ids[i]].type);
@@ -242,6 +243,7 @@ static gw_status_t parse_choices(gw__settings_t *s, char *why, size_t size)
     s->disabled = value[GW__SETTING_DISABLE] == 1;
     s->checksum = value[GW__SETTING_CHECKSUM] == 1;
     s->guard = value[GW__SETTING_GUARD] == 1;
+    s->residuals = (gw__residuals_t)value[GW__SETTING_RESIDUALS];
     s->device = value[GW__SETTING_DEVICE] == 0;
     return GW_OK;
 }

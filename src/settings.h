@@ -58,9 +58,18 @@ typedef enum gw__plan_setting {
       "silence of a peer that has entered a call, connect, close")                                 \
     X(RESIDUAL_BYTES, "GRADWIRE_RESIDUAL_BYTES", "", "bytes",                                      \
       "bound of the error-feedback store of a process; empty: a quarter of the memory")            \
+    X(RESIDUALS, "GRADWIRE_RESIDUALS", "fp32", "fp32|bf16|pinned",                                 \
+      "how residuals are kept: bf16 takes half the memory (stochastic rounding; codecs of fixed "  \
+      "size); pinned keeps those of device memory on the host")                                    \
     X(DEVICE, "GRADWIRE_DEVICE", "auto", "auto|off",                                               \
       "off: all-reduces of device memory are refused")                                             \
     X(DISABLE, "GRADWIRE_DISABLE", "0", "0|1", "1: do nothing at all")
+
+typedef enum gw__residuals {
+    GW__RESIDUALS_FP32,
+    GW__RESIDUALS_BF16,
+    GW__RESIDUALS_PINNED
+} gw__residuals_t;
 
 typedef enum gw__setting_id {
 #define GW__SETTING_ENUM(id, name, def, type, help) GW__SETTING_##id,
@@ -85,6 +94,7 @@ typedef struct gw__settings {
     bool checksum;
     bool guard;
     bool device;
+    gw__residuals_t residuals;
     int threads;            /* -1: auto */
     int port_min, port_max; /* 0, 0: any */
     char unknown[256]; /* GRADWIRE_* names of the environment that no setting has, with suggestions

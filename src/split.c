@@ -5,6 +5,7 @@
 
 #include "context_internal.h"
 #include "factors.h"
+#include "half_residual.h"
 #include "hash.h"
 #include "parts.h"
 
@@ -126,6 +127,7 @@ static void finish(maker_t *m)
 {
     gw__split_t *split = m->split;
     size_t element = gw_dtype_size(m->call->dtype);
+    split->half_residuals = m->context->settings.residuals == GW__RESIDUALS_BF16;
     split->digest = gw__mix64(split->layout->digest ^ (uint64_t)m->call->dtype);
     for (size_t p = 0; p < split->parts; p++) {
         gw__part_t *part = &split->part[p];
@@ -136,6 +138,8 @@ static void finish(maker_t *m)
                                         &call, m->facts->size);
         part->feedback = keeps_residual(&part->coder);
         part->residual = split->residual_floats;
+        if (part->feedback)
+            split->half_residuals &= gw__half_residual_serves(&part->coder);
         if (part->feedback)
             split->residual_floats += kept_floats(part, &call);
         split->digest = gw__mix64(split->digest ^ gw__hash_text(part->coder.spec));

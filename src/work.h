@@ -22,6 +22,7 @@ struct gw_work {
     uint64_t part; /* not 0: this is no call of the application's but a part of one, and this is its
                       key for state that is kept from call to call; it is not counted, */
     float *residual;            /* and finds its residual here, or NULL */
+    bool half;                  /* the residual is in bfloat16 */
     gw__device_call_t device;   /* of a call on device memory */
     gw_coder_t coder;           /* in force in this call, where a schedule changes it */
     const gw_coder_t *factored; /* of a call whose factors are summed; NULL: elements are */

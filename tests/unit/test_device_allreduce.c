@@ -18,8 +18,10 @@ enum { RANKS_MAX = 4, STEPS = 3, STREAMS = 3 };
         gw_check(!must_result, "%s:%d: %s gives %d", __FILE__, __LINE__, #call, (int)must_result); \
     } while (0)
 
-static const gw_setting_t settings[] = {
-    {"GRADWIRE_LOG", "off"}, {"GRADWIRE_MIN_BYTES", "0"}, {"GRADWIRE_TIMEOUT", "20"}};
+static gw_setting_t settings[] = {{"GRADWIRE_LOG", "off"},
+                                  {"GRADWIRE_MIN_BYTES", "0"},
+                                  {"GRADWIRE_TIMEOUT", "20"},
+                                  {"GRADWIRE_RESIDUALS", "fp32"}};
 
 static CUcontext context;
 
@@ -260,6 +262,66 @@ START_TEST(ring_and_tree_too)
 }
 END_TEST
 
+/* ---- Residuals ---------------------------------------------------------------------------------
+ */
+
+typedef struct kept {
+    trial_t trial;
+    size_t bytes[RANKS_MAX]; /* of residuals, at the end */
+} kept_t;
+
+static void reduce_and_measure(gw_rank_t *rank)
+{
+    kept_t *k = rank->arg;
+    void *trial = &k->trial;
+    rank->arg = trial;
+    reduce_steps(rank);
+    k->bytes[rank->rank] = rank->context->residual_bytes;
+}
+
+static kept_t keep(call_t shape, const char *how, where_t where)
+{
+    kept_t k = {.trial = {.call = shape, .where = {where, where}}};
+    settings[3].value = how;
+    fill(&k.trial.call, 2, 1);
+    run(2, reduce_and_measure, &k);
+    settings[3].value = "fp32";
+    return k;
+}
+
+static bool same_step(const kept_t *a, const kept_t *b, int step)
+{
+    size_t bytes = a->trial.call.count * gw_dtype_size(a->trial.call.dtype);
+    return !memcmp(a->trial.call.out[0][step], b->trial.call.out[0][step], bytes);
+}
+
+/* 16 bits take half the memory and have their own bits, the same on the host and the device; pinned
+ * memory has those of binary32. */
+START_TEST(residuals_of_all_kinds)
+{
+    static const char *const codecs[] = {"q4", "q3r", "sign", "bf16:ef=on"};
+    application();
+    device_seed(2, 0);
+    call_t shape = {.spec = codecs[_i], .dtype = types[_i % 3], .count = 9001, .odd = 1};
+    kept_t host = keep(shape, "fp32", HOST), pinned = keep(shape, "pinned", DEVICE),
+           half = keep(shape, "bf16", HOST), device = keep(shape, "bf16", DEVICE);
+    compare(&pinned.trial.call, &host.trial.call, 2, "pinned residuals");
+    compare(&device.trial.call, &half.trial.call, 2, "residuals in 16 bits");
+    gw_check(same_step(&half, &host, 0), "the first step has no residual");
+    gw_check(!same_step(&half, &host, 1), "the residual is not rounded");
+    for (int r = 0; r < 2; r++) {
+        ck_assert_uint_eq(host.bytes[r], 4 * shape.count);
+        ck_assert_uint_eq(pinned.bytes[r], 4 * shape.count);
+        ck_assert_uint_eq(half.bytes[r], 2 * shape.count);
+        ck_assert_uint_eq(device.bytes[r], 2 * shape.count);
+    }
+    kept_t *all[] = {&host, &pinned, &half, &device};
+    for (int i = 0; i < 4; i++)
+        drop(&all[i]->trial.call, 2);
+    ck_assert_uint_eq(device_live_bytes(), 0);
+}
+END_TEST
+
 /* ---- In the order of streams -------------------------------------------------------------------
  */
 
@@ -394,6 +456,7 @@ int main(void)
     tcase_set_timeout(t, 240);
     tcase_add_loop_test(t, the_bits_are_those_of_the_host, 0, SPECS);
     tcase_add_test(t, ring_and_tree_too);
+    tcase_add_loop_test(t, residuals_of_all_kinds, 0, 4);
     tcase_add_loop_test(t, results_come_in_the_order_of_streams, 0, 4);
     tcase_add_loop_test(t, streams_that_cannot_wait_are_waited_for, 0, 3);
     tcase_add_loop_test(t, waits_that_are_left_out_are_seen, 0, 2);

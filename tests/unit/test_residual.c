@@ -52,7 +52,7 @@ static int told(const char *text)
 
 static gw__residual_key_t key_of(size_t count)
 {
-    return (gw__residual_key_t){GW_ALLREDUCE, GW_SUM, GW_F32, GW_PLAN_DIRECT, count, 7, false, 0, false};
+    return (gw__residual_key_t){GW_ALLREDUCE, GW_SUM, GW_F32, GW_PLAN_DIRECT, count, 7, false, 0, false, false};
 }
 
 /*
