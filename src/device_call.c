@@ -30,28 +30,36 @@ static bool under_way(const gw__device_calls_t *calls)
     return calls->posted != atomic_load(&calls->ended);
 }
 
-static void free_leaving(gw__device_calls_t *calls)
+static void free_leaving(gw_comm_t *comm)
 {
+    gw__device_calls_t *calls = &comm->device_calls;
     gw__device_t *device = calls->gpu.device;
-    if (!calls->leaving || under_way(calls) || calls->gpu.stuck)
+    gw__leaving_t *list = NULL;
+    pthread_mutex_lock(&comm->residuals.lock);
+    if (!under_way(calls) && !calls->gpu.stuck) {
+        list = calls->leaving;
+        calls->leaving = NULL;
+    }
+    pthread_mutex_unlock(&comm->residuals.lock);
+    if (!list)
         return;
     CUstreamCaptureMode mode = gw__device_relax(device);
     /* One that was set to zero on the way out: nothing else is on the stream. */
     device->cu->cuStreamSynchronize(calls->gpu.stream);
-    while (calls->leaving) {
-        gw__leaving_t *first = calls->leaving;
+    while (list) {
+        gw__leaving_t *first = list;
         if (first->pinned)
             device->cu->cuMemFreeHost(first->floats);
         else
             device->cu->cuMemFree_v2((CUdeviceptr)(uintptr_t)first->floats);
-        calls->leaving = first->next;
+        list = first->next;
         free(first);
     }
     gw__device_strict(device, mode);
 }
 
 /* A residual that is dropped may be that of a call that was posted before: it is freed when none is
- * under way. */
+ * under way. With the lock of the residual store. */
 static void unmap_residual(void *arg, void *floats, size_t bytes)
 {
     gw__device_calls_t *calls = &((gw_comm_t *)arg)->device_calls;
@@ -120,6 +128,7 @@ struct gw__held {
 static void forget_held(gw__device_calls_t *calls)
 {
     gw__device_t *device = calls->gpu.device;
+    CUstreamCaptureMode mode = gw__device_relax(device);
     for (gw__held_t **at = &calls->held; *at;) {
         gw__held_t *held = *at;
         if (GW__CU(device->cu, NULL, cuEventQuery, held->passed) == GW_IN_PROGRESS) {
@@ -130,6 +139,7 @@ static void forget_held(gw__device_calls_t *calls)
         gw__event_give(device, held->passed);
         free(held);
     }
+    gw__device_strict(device, mode);
 }
 
 /* Puts the wait on the stream, and an event behind it. */
@@ -205,7 +215,9 @@ static gw_status_t furnish(gw_comm_t *comm, const gw__device_call_t *call, gw__w
     gw_status_t status = gw__device_enter(gpu->device, why);
     if (status != GW_OK)
         return status;
+    CUstreamCaptureMode mode = gw__device_relax(gpu->device);
     status = make_stream(gpu, call, why);
+    gw__device_strict(gpu->device, mode);
     gw__device_leave(gpu->device);
     if (status == GW_OK)
         status = gw__device_queue(gpu->device, gpu->stream, &gpu->queue, why);
@@ -435,7 +447,7 @@ static gw_status_t prepare(gw_work_t *work, const gw__memory_t *send, const gw__
         return status;
     call->on = true;
     calls->posted++;
-    free_leaving(calls);
+    free_leaving(comm);
     return comm->size == 1 ? copy_alone(work, why) : take(work, why);
 }
 
@@ -573,7 +585,7 @@ void gw__device_calls_free(gw_comm_t *comm)
         return;
     await_held(comm);
     if (gw__device_enter(calls->gpu.device, NULL) == GW_OK) {
-        free_leaving(calls);
+        free_leaving(comm);
         gw__device_leave(calls->gpu.device);
     }
     give_room(&calls->gpu, calls->room);

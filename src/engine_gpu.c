@@ -382,7 +382,9 @@ gw_status_t gw__gpu_look(gw__gpu_t *gpu, gw__why_t *why)
     gw_status_t status = gw__device_enter(gpu->device, why);
     if (status != GW_OK)
         return status;
+    CUstreamCaptureMode mode = gw__device_relax(gpu->device);
     status = GW__CU(gpu->device->cu, why, cuStreamQuery, gpu->stream);
+    gw__device_strict(gpu->device, mode);
     gw__device_leave(gpu->device);
     return status == GW_IN_PROGRESS ? GW_OK : status;
 }

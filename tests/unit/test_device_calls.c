@@ -134,6 +134,36 @@ START_TEST(what_cannot_be_done_is_refused)
 }
 END_TEST
 
+static void reduce_beside_a_capture(gw_rank_t *rank)
+{
+    CUstream stream;
+    CUdeviceptr at = ((CUdeviceptr *)rank->arg)[rank->rank];
+    must(cuCtxSetCurrent(context));
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < CALLS; i++)
+        ck_assert_int_eq(reduce_on(rank->comm, stream, at), GW_OK);
+    ck_assert_int_eq(settle(rank->comm), GW_OK);
+}
+
+/* Somebody else's capture, in its strictest mode, is not disturbed by calls beside it. */
+START_TEST(a_capture_elsewhere_goes_on)
+{
+    CUstream captured;
+    CUgraph graph;
+    application();
+    device_seed((uint64_t)_i, 0);
+    CUdeviceptr at[2] = {floats_new(1), floats_new(1)};
+    must(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
+    must(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    gw_world_t world = world_of(2, reduce_beside_a_capture, _i % 2 ? "lossless" : "q8", NULL, NULL);
+    world.arg = at;
+    gw_world_run(&world);
+    must(cuStreamEndCapture(captured, &graph));
+    must(cuGraphDestroy(graph));
+    ck_assert_float_eq_tol(float_at(at[1], ELEMENTS - 1), 8.0f, 0.1f);
+}
+END_TEST
+
 static void two_devices(gw_rank_t *rank)
 {
     CUcontext second;
@@ -456,6 +486,7 @@ int main(void)
     TCase *t = tcase_create("device_calls");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, what_cannot_be_done_is_refused, 0, 4);
+    tcase_add_loop_test(t, a_capture_elsewhere_goes_on, 0, 4);
     tcase_add_test(t, a_communicator_has_one_device);
     tcase_add_test(t, a_device_can_be_forbidden);
     tcase_add_loop_test(t, one_rank_copies, 0, 3);
