@@ -35,12 +35,12 @@ static void free_leaving(gw_comm_t *comm)
     gw__device_calls_t *calls = &comm->device_calls;
     gw__device_t *device = calls->gpu.device;
     gw__leaving_t *list = NULL;
-    pthread_mutex_lock(&comm->residuals.lock);
+    pthread_mutex_lock(&calls->lock);
     if (!under_way(calls) && !calls->gpu.stuck) {
         list = calls->leaving;
         calls->leaving = NULL;
     }
-    pthread_mutex_unlock(&comm->residuals.lock);
+    pthread_mutex_unlock(&calls->lock);
     if (!list)
         return;
     CUstreamCaptureMode mode = gw__device_relax(device);
@@ -59,7 +59,7 @@ static void free_leaving(gw_comm_t *comm)
 }
 
 /* A residual that is dropped may be that of a call that was posted before: it is freed when none is
- * under way. With the lock of the residual store. */
+ * under way. */
 static void unmap_residual(void *arg, void *floats, size_t bytes)
 {
     gw__device_calls_t *calls = &((gw_comm_t *)arg)->device_calls;
@@ -67,8 +67,10 @@ static void unmap_residual(void *arg, void *floats, size_t bytes)
     (void)bytes;
     if (!leaving) /* lost: better than freed under somebody's hands */
         return;
+    pthread_mutex_lock(&calls->lock);
     *leaving = (gw__leaving_t){calls->leaving, floats, in_pinned(arg)};
     calls->leaving = leaving;
+    pthread_mutex_unlock(&calls->lock);
 }
 
 static gw_status_t clear_floats(const gw__gpu_t *gpu, CUdeviceptr at, size_t bytes)
@@ -260,6 +262,7 @@ static void close_device(gw_comm_t *comm)
                        gw__device_ordinal(gpu->device));
     else
         leave_device(comm, gpu->device);
+    pthread_mutex_destroy(&calls->lock);
     *gpu = (gw__gpu_t){.device = NULL};
     calls->over = NULL;
 }
@@ -273,6 +276,7 @@ static gw_status_t open_device(gw_comm_t *comm, const gw__memory_t *memory,
     gw_status_t status = gw__device_acquire(memory->ordinal, NULL, &gpu->device, why);
     if (status != GW_OK)
         return status;
+    pthread_mutex_init(&comm->device_calls.lock, NULL);
     status = furnish(comm, call, why);
     if (status != GW_OK) {
         close_device(comm);

@@ -3,6 +3,7 @@
 #ifndef GW_DEVICE_CALL_H
 #define GW_DEVICE_CALL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include <gradwire/comm.h>
@@ -31,12 +32,13 @@ typedef struct gw__held gw__held_t;
  * function that allocates. Whoever drives the calls only launches.
  */
 typedef struct gw__device_calls {
-    gw__gpu_t gpu;     /* gpu.device NULL: there was none yet */
-    gw__flag_t *over;  /* raised at the end of each call that a stream waits for */
-    uint32_t awaited;  /* so many calls are; of the calling thread */
-    gw__room_t *room;  /* of the largest call so far */
-    unsigned posted;   /* calls that were prepared; of the calling thread */
-    atomic_uint ended; /* of them */
+    gw__gpu_t gpu;        /* gpu.device NULL: there was none yet */
+    gw__flag_t *over;     /* raised at the end of each call that a stream waits for */
+    uint32_t awaited;     /* so many calls are; of the calling thread */
+    gw__room_t *room;     /* of the largest call so far */
+    unsigned posted;      /* calls that were prepared; of the calling thread */
+    atomic_uint ended;    /* of them */
+    pthread_mutex_t lock; /* of `leaving`; there is one while there is a device */
     gw__leaving_t *leaving;
     gw__held_t *held; /* of the calling thread */
     bool unknown;     /* a stream waits, and nobody knows for how long */
