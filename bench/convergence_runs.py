@@ -102,7 +102,8 @@ def program_digest(build):
 
 
 def key_of(record):
-    return tuple(record[name] for name in ("task", "steps", "seed", "ranks", "codec", "trainer"))
+    named = tuple(record[name] for name in ("task", "steps", "seed", "ranks", "codec", "trainer"))
+    return named + (record.get("residuals", "fp32"),)
 
 
 def read_results(path):
@@ -140,11 +141,12 @@ def keep(path, record):
 # --- one run ---------------------------------------------------------------------------------------------------------
 
 
-def clean_environment():
+def clean_environment(residuals):
     """Nothing of the caller's settings may change what a codec does here; both ranks talk TCP over loopback."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GRADWIRE_")}
     kept.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1",
-                GRADWIRE_UCX_TLS="tcp,self", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+                GRADWIRE_UCX_TLS="tcp,self", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                GRADWIRE_RESIDUALS=residuals)
     return kept
 
 
@@ -266,7 +268,8 @@ def train(options, task, seed, codec, environment):
 def identities(options, codecs):
     """Every run that is wanted, one seed of all codecs before the next, so that an early end leaves whole columns."""
     trainer = digest([options.trainer] + ([options.tasks_file] if options.tasks_file else []))
-    return [{"task": task, "steps": options.steps.get(task), "seed": seed, "ranks": RANKS, "codec": codec, "trainer": trainer}
+    return [{"task": task, "steps": options.steps.get(task), "seed": seed, "ranks": RANKS, "codec": codec, "trainer": trainer,
+             "residuals": options.residuals}
             for seed in range(1, options.seeds + 1) for task in options.tasks for codec in codecs]
 
 
@@ -287,7 +290,7 @@ def run_all(options, codecs, program):
     print(f"{len(wanted)} runs: {len(wanted) - len(todo)} are there already, {len(todo)} to do", flush=True)
     if options.report_only:
         todo = []
-    environment, failures, durations, interrupted = clean_environment(), {}, {}, False
+    environment, failures, durations, interrupted = clean_environment(options.residuals), {}, {}, False
     os.makedirs(os.path.join(options.out, "runs"), exist_ok=True)
     try:
         for number, identity in enumerate(todo, 1):
@@ -323,6 +326,7 @@ def parse():
     parser.add_argument("--seeds", type=int, required=True)
     parser.add_argument("--task", action="append", required=True, dest="tasks")
     parser.add_argument("--steps", action="append", default=[], metavar="TASK=N")
+    parser.add_argument("--residuals", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--trainer", required=True)
     parser.add_argument("--tasks-file", help="also part of the trainer")
     parser.add_argument("--text")
@@ -340,7 +344,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     tool = os.path.join(options.build, "bin", "gradwire")
     try:
-        codecs, version = choose_codecs(tool, options.codec, clean_environment())
+        codecs, version = choose_codecs(tool, options.codec, clean_environment(options.residuals))
         program = program_digest(options.build)
         if options.readme:
             convergence_report.check_block(options.readme)  # before hours of training, not behind them
