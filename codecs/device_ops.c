@@ -3,8 +3,8 @@
 #include "device_ops.h"
 
 static const gw__device_codec_t *const served[] = {
-    &gw__device_raw, &gw__device_quant, &gw__device_cast,   &gw__device_fp8,
-    &gw__device_fp4, &gw__device_sign,  &gw__device_rotate, &gw__device_natural,
+    &gw__device_raw,  &gw__device_quant,  &gw__device_cast,    &gw__device_fp8,     &gw__device_fp4,
+    &gw__device_sign, &gw__device_rotate, &gw__device_natural, &gw__device_randomk,
 };
 
 const gw__device_codec_t *gw__codec_device(const gw_codec_t *family)
@@ -13,6 +13,12 @@ const gw__device_codec_t *gw__codec_device(const gw_codec_t *family)
         if (served[i]->family == family)
             return served[i];
     return NULL;
+}
+
+size_t gw__device_scratch(const gw_coder_t *coder, size_t count)
+{
+    const gw__device_codec_t *codec = gw__codec_device(coder->family);
+    return codec->scratch ? codec->scratch(coder, count) : 0;
 }
 
 /* ---- Elements -----------------------------------------------------------------------------------

@@ -21,14 +21,20 @@ typedef struct gw__device_codec {
     /* NULL: decodes, adds and encodes. Up to GW_CUDA_PAYLOADS payloads. */
     gw_status_t (*reduce)(gw_cuda_queue_t *queue, const gw_coder_t *coder, const gw_reduce_t *in,
                           uint8_t *dst, gw_cuda_result_t *result);
+    /* Bytes of queue->scratch that a call of so many elements wants; NULL: none. */
+    size_t (*scratch)(const gw_coder_t *coder, size_t count);
 } gw__device_codec_t;
 
 /* Each in its family's file; a new one: a line in device_ops.c. */
 extern const gw__device_codec_t gw__device_raw, gw__device_quant, gw__device_cast, gw__device_fp8,
-    gw__device_fp4, gw__device_sign, gw__device_rotate, gw__device_natural;
+    gw__device_fp4, gw__device_sign, gw__device_rotate, gw__device_natural, gw__device_randomk;
 
 /* What serves this family on the device; NULL: nothing does. */
 const gw__device_codec_t *gw__codec_device(const gw_codec_t *family);
+
+/* What queue->scratch has to hold for a call of so many elements, in bytes, at a multiple of 16; 0:
+ * nothing. For families that are served. */
+size_t gw__device_scratch(const gw_coder_t *coder, size_t count);
 
 /*
  * encode(), decode() and reduce() of the contract, put on a queue: the same bytes, bits and

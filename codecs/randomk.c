@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "device_ops.h"
 #include "kernels.h"
 #include "randomk_places.h"
 #include "sparse.h"
@@ -404,6 +405,45 @@ static gw_status_t get_params(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder
     coder->value[RATIO] = ratio;
     return GW_OK;
 }
+
+/* ---- On the device ------------------------------------------------------------------------------
+ */
+
+static gw_randomk_spec_t spec_of(const gw_coder_t *coder, gw_dtype_t wire_dtype)
+{
+    return (gw_randomk_spec_t){.block = (unsigned)grain(coder),
+                               .ratio = gw__ratio_fixed(coder->value[RATIO]),
+                               .values = value_type(coder, wire_dtype),
+                               .seed = (uint32_t)coder->value[SEED],
+                               .scale = coder->value[SCALE] != 0.0};
+}
+
+/* A word for each block. */
+static size_t device_scratch(const gw_coder_t *coder, size_t count)
+{
+    return (count + grain(coder) - 1) / grain(coder) * sizeof(uint32_t);
+}
+
+static gw_status_t device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_encode_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    gw_randomk_spec_t spec = spec_of(coder, in->wire_dtype);
+    gw_status_t status = gw__cuda_sum.zero(queue, queue->scratch, device_scratch(coder, in->count));
+    return status ? status
+                  : gw__cuda_randomk.encode(queue, &spec, in->src, in->residual, in->count,
+                                            in->first, in->shared_key, dst, queue->scratch, result);
+}
+
+static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_decode_t *in, gw_cuda_result_t *result)
+{
+    gw_randomk_spec_t spec = spec_of(coder, in->wire_dtype);
+    return (in->mode == GW_DECODE_ADD ? gw__cuda_randomk.add : gw__cuda_randomk.store)(
+        queue, &spec, in->payload, in->count, in->dst, queue->scratch, result);
+}
+
+const gw__device_codec_t gw__device_randomk = {&gw__codec_randomk, device_encode, device_decode,
+                                               NULL, device_scratch};
 
 const gw_codec_t gw__codec_randomk = {
     .abi = GW_CODEC_ABI,

@@ -18,10 +18,18 @@ enum {
     DRAIN_US = 200      /* between two looks at a stream that is to end */
 };
 
+/* Bytes of a chunk in binary32. */
+static size_t floats_of(const gw__engine_call_t *call)
+{
+    return (call->plan.chunk * sizeof(float) + 255) / 256 * 256;
+}
+
 size_t gw__gpu_scratch(const gw__engine_call_t *call)
 {
-    size_t bytes = (call->plan.chunk * sizeof(float) + 255) / 256 * 256;
-    return call->gpu ? 2 * bytes : 0; /* elements or a sum, and a residual */
+    size_t bytes = floats_of(call);
+    size_t scratch = call->gpu ? gw__device_scratch(call->coder, call->plan.chunk) : 0;
+    /* Elements or a sum, a residual, and what the codec wants. */
+    return call->gpu ? 2 * bytes + (scratch + 255) / 256 * 256 : 0;
 }
 
 gw__engine_room_t gw__gpu_room(const gw__gpu_t *gpu)
@@ -220,8 +228,9 @@ static gw_status_t put(gw__engine_t *engine, gw__round_t *round, uint32_t i, gw_
     if (status != GW_OK)
         return status;
     gpu->queue.why.text[0] = '\0';
+    gpu->queue.queue.scratch = (void *)(uintptr_t)(gpu->memory->at + 2 * floats_of(call));
     if (encodes(l.task))
-        status = load_residual(&l, l.wide + (gw__gpu_scratch(call) / 2) / sizeof(float));
+        status = load_residual(&l, (float *)(uintptr_t)(gpu->memory->at + floats_of(call)));
     if (status == GW_OK)
         status = launch(&l);
     if (encodes(l.task))

@@ -87,4 +87,11 @@ static gw_status_t copy(gw_cuda_queue_t *queue, void *dst, const void *src, size
     return gw__cuda_by_thread(queue, "gw_cuda_sum_copy", (bytes + 3) / 4, args);
 }
 
-const gw_cuda_sum_kernels_t gw__cuda_sum = {add, scale, copy};
+static gw_status_t zero(gw_cuda_queue_t *queue, void *dst, size_t bytes)
+{
+    uint64_t length = bytes;
+    void *args[] = {&dst, &length};
+    return gw__cuda_by_thread(queue, "gw_cuda_sum_zero", (bytes + 3) / 4, args);
+}
+
+const gw_cuda_sum_kernels_t gw__cuda_sum = {add, scale, copy, zero};

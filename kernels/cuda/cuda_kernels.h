@@ -50,6 +50,8 @@ struct gw_cuda_queue {
                         used where shared memory is short. */
     unsigned blocks; /* at most in a grid: some times the multiprocessors; 0: as many as there is
                         work for */
+    void *scratch;   /* device memory for codecs that want it (gw__device_scratch), one task after
+                        the other; NULL: none */
     void *state;     /* of whoever made the queue */
 };
 
@@ -95,6 +97,7 @@ typedef struct gw_cuda_sum_kernels {
     gw_status_t (*add)(gw_cuda_queue_t *queue, float *dst, const void *src, size_t count);
     gw_status_t (*scale)(gw_cuda_queue_t *queue, float *dst, float factor, size_t count);
     gw_status_t (*copy)(gw_cuda_queue_t *queue, void *dst, const void *src, size_t bytes);
+    gw_status_t (*zero)(gw_cuda_queue_t *queue, void *dst, size_t bytes);
 } gw_cuda_sum_kernels_t;
 
 typedef struct gw_cuda_sign_kernels {

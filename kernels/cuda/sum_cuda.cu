@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of binary32 arrays in device memory, and copies of anything. */
+/* Sums of binary32 arrays in device memory; copies of anything, and zeros. */
 #include "device.cuh"
 
 /* src needs no alignment; where both lie at multiples of 16 a thread takes four elements. */
@@ -46,4 +46,16 @@ extern "C" __global__ void gw_cuda_sum_copy(uint8_t *dst, const uint8_t *src, ui
         gw_store_word(dst + j, gw_load_word(src + j));
     for (uint64_t j = (bytes & ~(uint64_t)3) + i; j < bytes; j += gw_threads())
         dst[j] = src[j];
+}
+
+extern "C" __global__ void gw_cuda_sum_zero(uint8_t *dst, uint64_t bytes)
+{
+    uint64_t i = gw_thread(), done = 0;
+    if (gw_wide(dst)) {
+        for (uint64_t j = 16 * i; j + 16 <= bytes; j += 16 * gw_threads())
+            *(uint4 *)(dst + j) = make_uint4(0, 0, 0, 0);
+        done = bytes & ~(uint64_t)15;
+    }
+    for (uint64_t j = done + i; j < bytes; j += gw_threads())
+        dst[j] = 0;
 }

@@ -49,10 +49,12 @@ static CUdeviceptr as_device(const void *at)
     return (CUdeviceptr)(uintptr_t)at;
 }
 
+static const char *transport = "loopback";
+
 static bool run(int ranks, void (*body)(gw_rank_t *rank), void *arg)
 {
     gw_world_t world = {.size = ranks,
-                        .transport = "loopback",
+                        .transport = transport,
                         .settings = settings,
                         .setting_count = sizeof settings / sizeof *settings,
                         .body = body,
@@ -272,6 +274,17 @@ START_TEST(ring_and_tree_too)
 }
 END_TEST
 
+/* Frames go from and to the memory that kernels read and write. */
+START_TEST(over_ucx)
+{
+    application();
+    device_seed(2, 0);
+    transport = "ucx";
+    check_bits((call_t){.spec = "q4", .count = 200001, .odd = 1}, 3, 1);
+    check_bits((call_t){.spec = "lossless", .dtype = GW_BF16, .count = 9001}, 2, 2);
+}
+END_TEST
+
 /* ---- Residuals ---------------------------------------------------------------------------------
  */
 
@@ -466,6 +479,9 @@ int main(void)
     tcase_set_timeout(t, 240);
     tcase_add_loop_test(t, the_bits_are_those_of_the_host, 0, SPECS);
     tcase_add_test(t, ring_and_tree_too);
+#if defined(GW_WITH_UCX)
+    tcase_add_test(t, over_ucx);
+#endif
     tcase_add_loop_test(t, residuals_of_all_kinds, 0, 4);
     tcase_add_loop_test(t, results_come_in_the_order_of_streams, 0, 4);
     tcase_add_loop_test(t, streams_that_cannot_wait_are_waited_for, 0, 3);

@@ -8,6 +8,7 @@
 #include "contract.h"
 #include "cuda_queue.h"
 #include "device_ops.h"
+#include "reduce.h"
 
 static const size_t counts[] = {0, 1, 31, 32, 33, 97, 255, 512, 513};
 enum { COUNTS = sizeof counts / sizeof *counts, VARIANTS = 64, PEERS = 4 };
@@ -185,7 +186,9 @@ static void check_reduce(trial_t *t)
                       .key = t->number};
     in.own_at = t->number / 7 % (in.payloads + 1);
     must(t, "reducing on the CPU",
-         t->coder->family->reduce(t->coder, &in, t->want, t->bytes, &length));
+         t->coder->family->reduce
+             ? t->coder->family->reduce(t->coder, &in, t->want, t->bytes, &length)
+             : gw__reduce_slices(t->coder, &in, t->wide, t->want, t->bytes, &length));
     size_t poisoned = in.poisoned;
     in.residual = t->ef ? residual : NULL;
     t->result = (gw_cuda_result_t){0, 0};
@@ -204,11 +207,15 @@ static void check_reduce(trial_t *t)
 static void run(trial_t *t)
 {
     size_t fills = 0;
+    uint8_t *scratch;
     while (contract_fill_name(fills))
         fills++;
     t->bytes = t->coder->family->bound(t->coder, t->wire, t->count);
     t->data = contract_make(t->src, t->wire, t->count, t->number % fills, t->number);
-    t->wide = at_end(4 * t->count, 0);
+    size_t slice = gw__reduce_slice(t->coder);
+    t->wide = at_end(4 * (slice > t->count ? slice : t->count), 0);
+    scratch = at_end(gw__device_scratch(t->coder, t->count), 0);
+    t->queue->scratch = scratch;
     t->want = at_end(t->bytes, 0);
     t->got = at_end(t->bytes, 0);
     for (size_t k = 0; k < PEERS; k++)
@@ -220,6 +227,8 @@ static void run(trial_t *t)
     check_reduce(t);
     for (size_t k = 0; k < PEERS; k++)
         release(t->payload[k], 0);
+    t->queue->scratch = NULL;
+    release(scratch, 0);
     release(t->got, 0);
     release(t->want, 0);
     release(t->wide, 0);
@@ -271,7 +280,8 @@ static gw_status_t counts_only(gw_cuda_queue_t *queue, const char *kernel, unsig
 
 START_TEST(others_are_not_served)
 {
-    const char *names[] = {"raw", "q4", "fp16", "fp8e4m3", "mxfp4", "sign", "q4r", "natural"};
+    const char *names[] = {"raw",  "q4",  "fp16",    "fp8e4m3", "mxfp4",
+                           "sign", "q4r", "natural", "randomk"};
     gw_cuda_queue_t queue = {.launch = counts_only};
     gw_coder_t coder;
     size_t served = 0;
