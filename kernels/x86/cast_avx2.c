@@ -3,6 +3,7 @@
 #include "x86.h"
 
 #include "fpmode.h"
+#include "half.h"
 #include "ref.h"
 #include "stream.h"
 
@@ -106,6 +107,68 @@ static void f32_to_bf16(const void *src, void *dst, size_t count)
 {
     size_t i = f32_to_bf16_body(src, dst, count);
     gw__cast_ref_f32_to_bf16((const uint8_t *)src + 4 * i, (uint8_t *)dst + 2 * i, count - i);
+}
+
+/* ---- Stochastic rounding ------------------------------------------------------------------------
+ */
+
+/* The low 64 bits of products. */
+INLINE __m256i times(__m256i a, uint64_t by)
+{
+    __m256i low = _mm256_set1_epi64x((int64_t)by), high = _mm256_set1_epi64x((int64_t)(by >> 32));
+    __m256i cross = _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64(a, 32), low),
+                                     _mm256_mul_epu32(a, high));
+    return _mm256_add_epi64(_mm256_mul_epu32(a, low), _mm256_slli_epi64(cross, 32));
+}
+
+/* gw__splitmix of four numbers. */
+INLINE __m256i splitmix(__m256i h)
+{
+    h = times(_mm256_xor_si256(h, _mm256_srli_epi64(h, 30)), UINT64_C(0xBF58476D1CE4E5B9));
+    h = times(_mm256_xor_si256(h, _mm256_srli_epi64(h, 27)), UINT64_C(0x94D049BB133111EB));
+    return _mm256_xor_si256(h, _mm256_srli_epi64(h, 31));
+}
+
+/* gw__stochastic_bf16 of eight elements, in 32 bits each. */
+INLINE __m256i stochastic(const float *src, __m128i noise)
+{
+    __m256i exponent = _mm256_set1_epi32(0x7F800000);
+    __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)src);
+    __m256i up = _mm256_add_epi32(x, _mm256_cvtepu16_epi32(noise));
+    __m256i infinite = _mm256_cmpeq_epi32(_mm256_and_si256(x, exponent), exponent);
+    __m256i stays =
+        _mm256_or_si256(_mm256_cmpeq_epi32(_mm256_and_si256(up, exponent), exponent), infinite);
+    __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(x, _mm256_set1_epi32(INT32_MAX)), exponent);
+    __m256i y = _mm256_blendv_epi8(up, x, stays);
+    y = _mm256_or_si256(y, _mm256_and_si256(nan, _mm256_set1_epi32(0x400000)));
+    return _mm256_srli_epi32(y, 16);
+}
+
+/* From a multiple of 4 of the call on. */
+static size_t stochastic_body(const float *src, uint8_t *dst, size_t count, uint64_t quad,
+                              uint64_t key)
+{
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        uint64_t next = key + (quad + i / 4 + 1) * GW_SPLITMIX_STEP;
+        __m256i steps = times(_mm256_set_epi64x(3, 2, 1, 0), GW_SPLITMIX_STEP);
+        __m256i noise = splitmix(_mm256_add_epi64(_mm256_set1_epi64x((int64_t)next), steps));
+        prefetch(src + i, 64);
+        prefetch(dst + 2 * i, 32);
+        __m256i low = stochastic(src + i, _mm256_castsi256_si128(noise));
+        __m256i high = stochastic(src + i + 8, _mm256_extracti128_si256(noise, 1));
+        __m256i both = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xD8);
+        _mm256_storeu_si256((__m256i *)(dst + 2 * i), both);
+    }
+    return i;
+}
+
+static void bf16_stochastic(const float *src, void *dst, size_t count, uint64_t first, uint64_t key)
+{
+    size_t head = (size_t)(-first % 4), i = head < count ? head : count;
+    gw__cast_ref_bf16_stochastic(src, dst, i, first, key);
+    i += stochastic_body(src + i, (uint8_t *)dst + 2 * i, count - i, (first + i) / 4, key);
+    gw__cast_ref_bf16_stochastic(src + i, (uint8_t *)dst + 2 * i, count - i, first + i, key);
 }
 
 /* ---- For codec cast -----------------------------------------------------------------------------
@@ -247,11 +310,6 @@ static void add_to(const gw_float_spec_t *spec, const uint8_t *payload, size_t c
 
 void gw__cast_avx2_fill(gw_cast_kernels_t *table)
 {
-    *table = (gw_cast_kernels_t){f16_to_f32,
-                                 f32_to_f16,
-                                 bf16_to_f32,
-                                 f32_to_bf16,
-                                 encode,
-                                 add_to,
-                                 gw__cast_ref_bf16_stochastic};
+    *table = (gw_cast_kernels_t){f16_to_f32, f32_to_f16, bf16_to_f32,    f32_to_bf16,
+                                 encode,     add_to,     bf16_stochastic};
 }

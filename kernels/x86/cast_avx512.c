@@ -3,6 +3,7 @@
 #include "x86.h"
 
 #include "fpmode.h"
+#include "half.h"
 #include "ref.h"
 #include "stream.h"
 
@@ -104,6 +105,66 @@ static void f32_to_bf16(const void *src, void *dst, size_t count)
 {
     size_t i = f32_to_bf16_body(src, dst, count);
     gw__cast_ref_f32_to_bf16((const uint8_t *)src + 4 * i, (uint8_t *)dst + 2 * i, count - i);
+}
+
+/* ---- Stochastic rounding ------------------------------------------------------------------------
+ */
+
+/* The low 64 bits of products. */
+INLINE __m512i times(__m512i a, uint64_t by)
+{
+    __m512i low = _mm512_set1_epi64((int64_t)by), high = _mm512_set1_epi64((int64_t)(by >> 32));
+    __m512i cross = _mm512_add_epi64(_mm512_mul_epu32(_mm512_srli_epi64(a, 32), low),
+                                     _mm512_mul_epu32(a, high));
+    return _mm512_add_epi64(_mm512_mul_epu32(a, low), _mm512_slli_epi64(cross, 32));
+}
+
+/* gw__splitmix of eight numbers. */
+INLINE __m512i splitmix(__m512i h)
+{
+    h = times(_mm512_xor_si512(h, _mm512_srli_epi64(h, 30)), UINT64_C(0xBF58476D1CE4E5B9));
+    h = times(_mm512_xor_si512(h, _mm512_srli_epi64(h, 27)), UINT64_C(0x94D049BB133111EB));
+    return _mm512_xor_si512(h, _mm512_srli_epi64(h, 31));
+}
+
+/* gw__stochastic_bf16 of sixteen elements. */
+INLINE __m256i stochastic(__m512i x, __m256i noise)
+{
+    __m512i exponent = _mm512_set1_epi32(0x7F800000);
+    __m512i up = _mm512_add_epi32(x, _mm512_cvtepu16_epi32(noise));
+    __mmask16 stays = _mm512_cmpeq_epi32_mask(_mm512_and_si512(up, exponent), exponent) |
+                      _mm512_cmpeq_epi32_mask(_mm512_and_si512(x, exponent), exponent);
+    __m512i y = _mm512_mask_mov_epi32(up, stays, x);
+    y = _mm512_mask_or_epi32(y, nan_mask(x), y, _mm512_set1_epi32(0x400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(y, 16));
+}
+
+/* From a multiple of 4 of the call on. */
+static size_t stochastic_body(const float *src, uint8_t *dst, size_t count, uint64_t quad,
+                              uint64_t key)
+{
+    size_t i = 0;
+    for (; i + 32 <= count; i += 32) {
+        uint64_t next = key + (quad + i / 4 + 1) * GW_SPLITMIX_STEP;
+        __m512i steps = times(_mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0), GW_SPLITMIX_STEP);
+        __m512i noise = splitmix(_mm512_add_epi64(_mm512_set1_epi64((int64_t)next), steps));
+        prefetch(src + i, 128);
+        prefetch(dst + 2 * i, 64);
+        __m256i low = stochastic(_mm512_loadu_si512(src + i), _mm512_castsi512_si256(noise));
+        __m256i high =
+            stochastic(_mm512_loadu_si512(src + i + 16), _mm512_extracti64x4_epi64(noise, 1));
+        _mm256_storeu_si256((__m256i *)(dst + 2 * i), low);
+        _mm256_storeu_si256((__m256i *)(dst + 2 * i + 32), high);
+    }
+    return i;
+}
+
+static void bf16_stochastic(const float *src, void *dst, size_t count, uint64_t first, uint64_t key)
+{
+    size_t head = (size_t)(-first % 4), i = head < count ? head : count;
+    gw__cast_ref_bf16_stochastic(src, dst, i, first, key);
+    i += stochastic_body(src + i, (uint8_t *)dst + 2 * i, count - i, (first + i) / 4, key);
+    gw__cast_ref_bf16_stochastic(src + i, (uint8_t *)dst + 2 * i, count - i, first + i, key);
 }
 
 /* ---- For codec cast -----------------------------------------------------------------------------
@@ -214,11 +275,6 @@ static void add_to(const gw_float_spec_t *spec, const uint8_t *payload, size_t c
 
 void gw__cast_avx512_fill(gw_cast_kernels_t *table)
 {
-    *table = (gw_cast_kernels_t){f16_to_f32,
-                                 f32_to_f16,
-                                 bf16_to_f32,
-                                 f32_to_bf16,
-                                 encode,
-                                 add_to,
-                                 gw__cast_ref_bf16_stochastic};
+    *table = (gw_cast_kernels_t){f16_to_f32, f32_to_f16, bf16_to_f32,    f32_to_bf16,
+                                 encode,     add_to,     bf16_stochastic};
 }
