@@ -18,7 +18,7 @@ const gw__device_codec_t *gw__codec_device(const gw_codec_t *family)
 size_t gw__device_scratch(const gw_coder_t *coder, size_t count)
 {
     const gw__device_codec_t *codec = gw__codec_device(coder->family);
-    return codec->scratch ? codec->scratch(coder, count) : 0;
+    return codec && codec->scratch ? codec->scratch(coder, count) : 0;
 }
 
 /* ---- Elements -----------------------------------------------------------------------------------
@@ -54,11 +54,13 @@ gw_status_t gw__device_add(gw_cuda_queue_t *queue, gw_dtype_t dtype, const void 
  */
 
 /* What can be told without the device. */
-static gw_status_t check(const gw_coder_t *coder, gw_dtype_t dtype, gw_dtype_t wire, uint64_t first)
+static gw_status_t check(const gw_cuda_queue_t *queue, const gw_coder_t *coder, gw_dtype_t dtype,
+                         gw_dtype_t wire, uint64_t first, size_t count)
 {
     if (!gw__codec_device(coder->family) || !gw__element_bytes(dtype) || !gw__element_bytes(wire))
         return GW_ERR_UNSUPPORTED;
-    return first % coder->family->grain(coder) ? GW_ERR_INVALID : GW_OK;
+    bool lacks = !queue->scratch && gw__device_scratch(coder, count);
+    return lacks || first % coder->family->grain(coder) ? GW_ERR_INVALID : GW_OK;
 }
 
 gw_status_t gw__device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
@@ -66,7 +68,7 @@ gw_status_t gw__device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
                               gw_cuda_result_t *result)
 {
     gw_encode_t inner = *in;
-    gw_status_t status = check(coder, in->src_dtype, in->wire_dtype, in->first);
+    gw_status_t status = check(queue, coder, in->src_dtype, in->wire_dtype, in->first, in->count);
     if (status == GW_OK && in->momentum)
         status = GW_ERR_UNSUPPORTED;
     if (status || !in->count)
@@ -85,7 +87,7 @@ gw_status_t gw__device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
                               const gw_decode_t *in, float *wide, gw_cuda_result_t *result)
 {
     gw_decode_t inner = *in;
-    gw_status_t status = check(coder, in->dst_dtype, in->wire_dtype, in->first);
+    gw_status_t status = check(queue, coder, in->dst_dtype, in->wire_dtype, in->first, in->count);
     bool narrow = in->dst_dtype != GW_F32;
     if (status == GW_OK && in->mode == GW_DECODE_ADD && narrow)
         status = GW_ERR_UNSUPPORTED;
@@ -106,9 +108,10 @@ gw_status_t gw__device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
 /* ---- Sum and encode -----------------------------------------------------------------------------
  */
 
-static gw_status_t check_reduce(const gw_coder_t *coder, const gw_reduce_t *in)
+static gw_status_t check_reduce(const gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                const gw_reduce_t *in)
 {
-    gw_status_t status = check(coder, in->own_dtype, in->wire_dtype, in->first);
+    gw_status_t status = check(queue, coder, in->own_dtype, in->wire_dtype, in->first, in->count);
     size_t bytes = coder->family->bound(coder, in->wire_dtype, in->count);
     if (status == GW_OK && in->own_at > in->payloads)
         status = GW_ERR_INVALID;
@@ -177,7 +180,7 @@ gw_status_t gw__device_reduce(gw_cuda_queue_t *queue, const gw_coder_t *coder,
                               const gw_reduce_t *in, float *wide, uint8_t *dst,
                               gw_cuda_result_t *result)
 {
-    gw_status_t status = check_reduce(coder, in);
+    gw_status_t status = check_reduce(queue, coder, in);
     if (status || !in->count)
         return status;
     bool at_once = gw__codec_device(coder->family)->reduce && in->payloads <= GW_CUDA_PAYLOADS;

@@ -33,7 +33,7 @@ extern const gw__device_codec_t gw__device_raw, gw__device_quant, gw__device_cas
 const gw__device_codec_t *gw__codec_device(const gw_codec_t *family);
 
 /* What queue->scratch has to hold for a call of so many elements, in bytes, at a multiple of 16; 0:
- * nothing. For families that are served. */
+ * nothing. Of a family that is not served: 0. */
 size_t gw__device_scratch(const gw_coder_t *coder, size_t count);
 
 /*
@@ -47,8 +47,9 @@ size_t gw__device_scratch(const gw_coder_t *coder, size_t count);
  * residual of a reduce. In the structs `poisoned` and `refused` are left alone. Momentum is not
  * served.
  *
- * GW_ERR_UNSUPPORTED (family, dtype, momentum), GW_ERR_INVALID, GW_ERR_FRAME_LENGTH: nothing was
- * launched. Others are the queue's, and part of the work may be on it then.
+ * GW_ERR_UNSUPPORTED (family, dtype, momentum), GW_ERR_INVALID (also: no queue->scratch where
+ * some is wanted), GW_ERR_FRAME_LENGTH: nothing was launched. Others are the queue's, and part of
+ * the work may be on it then.
  */
 gw_status_t gw__device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
                               const gw_encode_t *in, float *wide, uint8_t *dst,

@@ -88,7 +88,8 @@ static void check_encode(trial_t *t)
                       .residual = t->ef ? kept : NULL,
                       .count = t->count,
                       .first = 3 * t->coder->family->grain(t->coder),
-                      .key = t->number};
+                      .key = t->number,
+                      .shared_key = t->number + 1};
     must(t, "encoding on the CPU",
          t->coder->family->encode(t->coder, &in, t->want, t->bytes, &length));
     size_t poisoned = in.poisoned;
@@ -146,8 +147,12 @@ static void fill_payloads(trial_t *t)
         size_t length;
         contract_data_t d =
             contract_make(t->src, t->wire, t->count, (t->number / 3 + k) % 3, t->number + k);
-        gw_encode_t in = {
-            .src = d.src, .src_dtype = t->src, .wire_dtype = t->wire, .count = t->count, .key = k};
+        gw_encode_t in = {.src = d.src,
+                          .src_dtype = t->src,
+                          .wire_dtype = t->wire,
+                          .count = t->count,
+                          .key = k,
+                          .shared_key = 5};
         must(t, "encoding a payload",
              t->coder->family->encode(t->coder, &in, t->payload[k] + k, t->bytes, &length));
         contract_release(&d);
@@ -183,7 +188,8 @@ static void check_reduce(trial_t *t)
                       .residual = t->ef ? kept : NULL,
                       .count = t->count,
                       .first = 2 * t->coder->family->grain(t->coder),
-                      .key = t->number};
+                      .key = t->number,
+                      .shared_key = t->number + 2};
     in.own_at = t->number / 7 % (in.payloads + 1);
     must(t, "reducing on the CPU",
          t->coder->family->reduce
@@ -340,6 +346,37 @@ START_TEST(nothing_is_launched_for_what_is_refused_or_empty)
 }
 END_TEST
 
+START_TEST(scratch_that_is_missing_is_refused)
+{
+    gw_cuda_queue_t queue = {.launch = counts_only};
+    gw_coder_t coder;
+    ck_assert_int_eq(gw_coder_parse("q4", &coder, NULL, 0), GW_OK);
+    ck_assert_uint_eq(gw__device_scratch(&coder, 1000), 0);
+    ck_assert_int_eq(gw_coder_parse("topk", &coder, NULL, 0), GW_OK);
+    ck_assert_uint_eq(gw__device_scratch(&coder, 1000), 0); /* is not served */
+    ck_assert_int_eq(gw_coder_parse("randomk:block=64", &coder, NULL, 0), GW_OK);
+    ck_assert_uint_eq(gw__device_scratch(&coder, 0), 0);
+    ck_assert_uint_eq(gw__device_scratch(&coder, 64), 4);
+    ck_assert_uint_eq(gw__device_scratch(&coder, 65), 8);
+    size_t bytes = coder.family->bound(&coder, GW_F32, 9);
+    gw_encode_t in = {.src_dtype = GW_F32, .wire_dtype = GW_F32, .count = 9};
+    gw_decode_t io = {.dst_dtype = GW_F32, .wire_dtype = GW_F32, .count = 9, .length = bytes};
+    gw_reduce_t sum = {.own_dtype = GW_F32, .wire_dtype = GW_F32, .scale = 1.0f, .count = 9};
+    launches = 0;
+    ck_assert_int_eq(encodes, GW_ERR_INVALID);
+    ck_assert_int_eq(decodes, GW_ERR_INVALID);
+    ck_assert_int_eq(reduces, GW_ERR_INVALID);
+    ck_assert_uint_eq(launches, 0);
+    queue.scratch = &bytes;
+    ck_assert_int_eq(encodes, GW_ERR_DEVICE);
+    ck_assert_uint_eq(launches, 1);
+    queue.scratch = NULL;
+    in.count = 0;
+    ck_assert_int_eq(encodes, GW_OK);
+    ck_assert_uint_eq(launches, 1);
+}
+END_TEST
+
 /* ---- Copies -------------------------------------------------------------------------------------
  */
 
@@ -376,6 +413,7 @@ static Suite *suite(void)
     tcase_add_loop_test(t, device_gives_what_the_processor_gives, 0, families);
     tcase_add_test(t, others_are_not_served);
     tcase_add_test(t, nothing_is_launched_for_what_is_refused_or_empty);
+    tcase_add_test(t, scratch_that_is_missing_is_refused);
     tcase_add_loop_test(t, copies_are_exact_at_any_address, 0, 12);
     suite_add_tcase(s, t);
     return s;
