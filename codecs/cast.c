@@ -129,8 +129,8 @@ static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder
                            : gw__cuda_cast.f16_to_f32)(queue, in->payload, in->dst, in->count);
 }
 
-const gw__device_codec_t gw__device_cast = {&gw__codec_cast, device_encode, device_decode, NULL,
-                                            NULL};
+const gw__device_codec_t gw__device_cast = {
+    &gw__codec_cast, device_encode, device_decode, NULL, NULL, NULL};
 
 const gw_codec_t gw__codec_cast = {
     .abi = GW_CODEC_ABI,

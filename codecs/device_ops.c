@@ -3,8 +3,9 @@
 #include "device_ops.h"
 
 static const gw__device_codec_t *const served[] = {
-    &gw__device_raw,  &gw__device_quant,  &gw__device_cast,    &gw__device_fp8,     &gw__device_fp4,
-    &gw__device_sign, &gw__device_rotate, &gw__device_natural, &gw__device_randomk,
+    &gw__device_raw,     &gw__device_quant, &gw__device_cast,   &gw__device_fp8,
+    &gw__device_fp4,     &gw__device_sign,  &gw__device_rotate, &gw__device_natural,
+    &gw__device_randomk, &gw__device_topk,
 };
 
 const gw__device_codec_t *gw__codec_device(const gw_codec_t *family)
@@ -13,6 +14,12 @@ const gw__device_codec_t *gw__codec_device(const gw_codec_t *family)
         if (served[i]->family == family)
             return served[i];
     return NULL;
+}
+
+bool gw__device_serves(const gw_coder_t *coder)
+{
+    const gw__device_codec_t *codec = gw__codec_device(coder->family);
+    return codec && (!codec->serves || codec->serves(coder));
 }
 
 size_t gw__device_scratch(const gw_coder_t *coder, size_t count)
@@ -57,7 +64,7 @@ gw_status_t gw__device_add(gw_cuda_queue_t *queue, gw_dtype_t dtype, const void 
 static gw_status_t check(const gw_cuda_queue_t *queue, const gw_coder_t *coder, gw_dtype_t dtype,
                          gw_dtype_t wire, uint64_t first, size_t count)
 {
-    if (!gw__codec_device(coder->family) || !gw__element_bytes(dtype) || !gw__element_bytes(wire))
+    if (!gw__device_serves(coder) || !gw__element_bytes(dtype) || !gw__element_bytes(wire))
         return GW_ERR_UNSUPPORTED;
     bool lacks = !queue->scratch && gw__device_scratch(coder, count);
     return lacks || first % coder->family->grain(coder) ? GW_ERR_INVALID : GW_OK;

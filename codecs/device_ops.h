@@ -21,16 +21,22 @@ typedef struct gw__device_codec {
     /* NULL: decodes, adds and encodes. Up to GW_CUDA_PAYLOADS payloads. */
     gw_status_t (*reduce)(gw_cuda_queue_t *queue, const gw_coder_t *coder, const gw_reduce_t *in,
                           uint8_t *dst, gw_cuda_result_t *result);
+    /* Whether all this can be done with these parameters; NULL: with any. */
+    bool (*serves)(const gw_coder_t *coder);
     /* Bytes of queue->scratch that a call of so many elements wants; NULL: none. */
     size_t (*scratch)(const gw_coder_t *coder, size_t count);
 } gw__device_codec_t;
 
 /* Each in its family's file; a new one: a line in device_ops.c. */
 extern const gw__device_codec_t gw__device_raw, gw__device_quant, gw__device_cast, gw__device_fp8,
-    gw__device_fp4, gw__device_sign, gw__device_rotate, gw__device_natural, gw__device_randomk;
+    gw__device_fp4, gw__device_sign, gw__device_rotate, gw__device_natural, gw__device_randomk,
+    gw__device_topk;
 
 /* What serves this family on the device; NULL: nothing does. */
 const gw__device_codec_t *gw__codec_device(const gw_codec_t *family);
+
+/* Whether this coder is served: its family, with its parameters. */
+bool gw__device_serves(const gw_coder_t *coder);
 
 /* What queue->scratch has to hold for a call of so many elements, in bytes, at a multiple of 16; 0:
  * nothing. Of a family that is not served: 0. */
@@ -47,9 +53,9 @@ size_t gw__device_scratch(const gw_coder_t *coder, size_t count);
  * residual of a reduce. In the structs `poisoned` and `refused` are left alone. Momentum is not
  * served.
  *
- * GW_ERR_UNSUPPORTED (family, dtype, momentum), GW_ERR_INVALID (also: no queue->scratch where
- * some is wanted), GW_ERR_FRAME_LENGTH: nothing was launched. Others are the queue's, and part of
- * the work may be on it then.
+ * GW_ERR_UNSUPPORTED (family, parameters, dtype, momentum), GW_ERR_INVALID (also: no queue->scratch
+ * where some is wanted), GW_ERR_FRAME_LENGTH: nothing was launched. Others are the queue's, and
+ * part of the work may be on it then.
  */
 gw_status_t gw__device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
                               const gw_encode_t *in, float *wide, uint8_t *dst,

@@ -297,8 +297,8 @@ static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder
         queue, &spec, in->payload, in->count, in->dst, result);
 }
 
-const gw__device_codec_t gw__device_natural = {&gw__codec_natural, device_encode, device_decode,
-                                               NULL, NULL};
+const gw__device_codec_t gw__device_natural = {
+    &gw__codec_natural, device_encode, device_decode, NULL, NULL, NULL};
 
 const gw_codec_t gw__codec_natural = {
     .abi = GW_CODEC_ABI,

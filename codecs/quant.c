@@ -304,7 +304,7 @@ static gw_status_t device_reduce(gw_cuda_queue_t *queue, const gw_coder_t *coder
 }
 
 const gw__device_codec_t gw__device_quant = {&gw__codec_quant, device_encode, device_decode,
-                                             device_reduce, NULL};
+                                             device_reduce,    NULL,          NULL};
 
 const gw_codec_t gw__codec_quant = {
     .abi = GW_CODEC_ABI,

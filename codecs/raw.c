@@ -151,8 +151,8 @@ static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder
                : gw__device_widen(queue, in->wire_dtype, in->payload, in->dst, in->count);
 }
 
-const gw__device_codec_t gw__device_raw = {&gw__codec_raw, device_encode, device_decode, NULL,
-                                           NULL};
+const gw__device_codec_t gw__device_raw = {&gw__codec_raw, device_encode, device_decode,
+                                           NULL,           NULL,          NULL};
 
 const gw_codec_t gw__codec_raw = {
     .abi = GW_CODEC_ABI,

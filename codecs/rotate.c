@@ -279,7 +279,7 @@ static gw_status_t device_reduce(gw_cuda_queue_t *queue, const gw_coder_t *coder
 }
 
 const gw__device_codec_t gw__device_rotate = {&gw__codec_rotate, device_encode, device_decode,
-                                              device_reduce, NULL};
+                                              device_reduce,     NULL,          NULL};
 
 const gw_codec_t gw__codec_rotate = {
     .abi = GW_CODEC_ABI,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "device_ops.h"
 #include "sparse.h"
 
 enum { RATIO, BLOCK, VALUES, SELECT, MOMENTUM, MASKING, WARMUP, FEEDBACK, FORCE };
@@ -294,6 +295,54 @@ static gw_status_t correct(const gw_coder_t *coder, const gw_encode_t *in, float
             out[i] = in->momentum[i];
     return GW_OK;
 }
+
+/* ---- On the device ------------------------------------------------------------------------------
+ */
+
+/* Exact selection, and values that are no buckets; the ratio stays what it is. */
+static bool device_serves(const gw_coder_t *coder)
+{
+    return coder->value[VALUES] < GW__TOPK_Q8 && coder->value[SELECT] == 0.0 &&
+           coder->value[MOMENTUM] == 0.0 && coder->value[WARMUP] == 0.0;
+}
+
+static gw_topk_layout_t layout_of(const gw_coder_t *coder, gw_dtype_t wire_dtype)
+{
+    gw__topk_spec_t spec = spec_of(coder, wire_dtype);
+    gw_topk_values_t raw = wire_dtype == GW_F32   ? GW_TOPK_F32
+                           : wire_dtype == GW_F16 ? GW_TOPK_F16
+                                                  : GW_TOPK_BF16;
+    return (gw_topk_layout_t){.log2_block = spec.log2_block,
+                              .ratio = spec.ratio,
+                              .values = spec.values == GW__TOPK_RAW ? raw : GW_TOPK_LIMITED};
+}
+
+/* An index and a value for each slot. */
+static size_t device_scratch(const gw_coder_t *coder, size_t count)
+{
+    size_t block = grain(coder), blocks = (count + block - 1) / block;
+    return blocks * gw__ratio_of(gw__ratio_fixed(coder->value[RATIO]), block) * 2 *
+           sizeof(uint32_t);
+}
+
+static gw_status_t device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_encode_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    gw_topk_layout_t layout = layout_of(coder, in->wire_dtype);
+    return gw__cuda_topk.encode(queue, &layout, in->src, in->residual, in->count, dst,
+                                queue->scratch, result);
+}
+
+static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_decode_t *in, gw_cuda_result_t *result)
+{
+    gw_topk_layout_t layout = layout_of(coder, in->wire_dtype);
+    return (in->mode == GW_DECODE_ADD ? gw__cuda_topk.add : gw__cuda_topk.store)(
+        queue, &layout, in->payload, in->count, in->dst, result);
+}
+
+const gw__device_codec_t gw__device_topk = {&gw__codec_topk, device_encode, device_decode, NULL,
+                                            device_serves,   device_scratch};
 
 const gw_codec_t gw__codec_topk = {
     .abi = GW_CODEC_ABI,

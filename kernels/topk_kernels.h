@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "inline.h"
+
 /*
  * A magnitude is the bits of a binary32 without its sign: as integers they order numbers by size,
  * with NaN above Inf above all that is finite. A magnitude of GW_TOPK_INF or more is not finite.
@@ -16,12 +18,12 @@
 /* A magnitude as three digits, the highest first: 11, 11 and 9 bits. */
 enum { GW_TOPK_DIGITS = 3, GW_TOPK_BINS = 2048 };
 
-static inline unsigned gw__topk_shift(unsigned digit)
+static GW_INLINE unsigned gw__topk_shift(unsigned digit)
 {
     return digit == 0 ? 20 : digit == 1 ? 9 : 0;
 }
 
-static inline unsigned gw__topk_digit_bits(unsigned digit)
+static GW_INLINE unsigned gw__topk_digit_bits(unsigned digit)
 {
     return digit == 2 ? 9 : 11;
 }

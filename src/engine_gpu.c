@@ -46,7 +46,7 @@ void gw__gpu_base(const gw__gpu_t *gpu, uint8_t **pinned, uint8_t **device)
 bool gw__gpu_serves(const gw_coder_t *coder, gw_plan_kind_t plan)
 {
     const gw_codec_t *family = coder->family;
-    return gw__codec_device(family) && (family->flags & GW_CODEC_FIXED) &&
+    return gw__device_serves(coder) && (family->flags & GW_CODEC_FIXED) &&
            !(family->keeps_momentum && family->keeps_momentum(coder)) && !gw__plan_merges(plan);
 }
 

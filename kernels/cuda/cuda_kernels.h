@@ -8,6 +8,7 @@
 #include "cuda_rooms.h"
 #include "kernels.h"
 #include "randomk_places.h"
+#include "topk_layout.h"
 
 /*
  * Each function below computes one launch (those of randomk: up to three, one a stage) and hands it
@@ -57,6 +58,7 @@ struct gw_cuda_queue {
 
 enum {
     GW_CUDA_BLOCK = 256,
+    GW_CUDA_TOPK_THREADS = 512,     /* of topk, instead: they share a block of elements */
     GW_CUDA_SHARED_MOST = 48 * 1024 /* without an attribute of the function, on any device */
 };
 
@@ -169,6 +171,23 @@ typedef struct gw_cuda_randomk_kernels {
                          size_t count, uint8_t *into, uint32_t *marks, gw_cuda_result_t *result);
 } gw_cuda_randomk_kernels_t;
 
+/*
+ * Codec topk, of binary32 elements: exact selection, values that are no buckets. `picked` is
+ * working memory on the device, two words for each slot of all blocks as if all were whole, at a
+ * multiple of 4; its contents are anything. `poisoned` counts blocks in which anything is not
+ * finite.
+ */
+typedef struct gw_cuda_topk_kernels {
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_topk_layout_t *layout, const float *src,
+                          float *residual, size_t count, uint8_t *dst, uint32_t *picked,
+                          gw_cuda_result_t *result);
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_topk_layout_t *layout,
+                         const uint8_t *payload, size_t count, float *dst,
+                         gw_cuda_result_t *result);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_topk_layout_t *layout,
+                       const uint8_t *payload, size_t count, float *dst, gw_cuda_result_t *result);
+} gw_cuda_topk_kernels_t;
+
 /* As the CPU's: a panel is in host memory, matrices and factors on the device. */
 typedef struct gw_cuda_lowrank_kernels {
     gw_status_t (*project)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel,
@@ -193,6 +212,7 @@ extern const gw_cuda_float_kernels_t gw__cuda_fp8, gw__cuda_fp4;
 extern const gw_cuda_rotate_kernels_t gw__cuda_rotate;
 extern const gw_cuda_natural_kernels_t gw__cuda_natural;
 extern const gw_cuda_randomk_kernels_t gw__cuda_randomk;
+extern const gw_cuda_topk_kernels_t gw__cuda_topk;
 extern const gw_cuda_lowrank_kernels_t gw__cuda_lowrank;
 
 /* A fat binary for cuModuleLoadData, with the kernels gw_cuda_<family>_*. */

@@ -85,6 +85,9 @@ static GW_INLINE unsigned gw__cuda_natural_encode_room(const gw_natural_spec_t *
     return 4 * spec->bucket + gw__cuda_natural_payload_room(spec);
 }
 
+/* topk: what the threads of a block share, bins of a digit above all. */
+#define GW_CUDA_TOPK_ROOM (4u * (2048 + 2 * 32 + 8))
+
 /* lowrank: columns of a factor that a thread sums at a time, where M is read once for each such
  * group; elements of a row that a warp expands at a time, four a lane. */
 #define GW_CUDA_LOWRANK_COLUMNS 8

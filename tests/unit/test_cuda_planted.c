@@ -3,18 +3,21 @@
  * at a time: the comparison with ref must see each. */
 #include "gw_test.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bytes.h"
 #include "cuda_queue.h"
 #include "cuda_table.h"
+#include "device_ops.h"
 #include "kernel_check.h"
 
 #if !defined(GW_NO_DOUBLE)
 #include "gw_double.h"
 
-static const char *const files[] = {"sum", "cast", "sign", "quant", "fp8", "fp4"};
+static const char *const files[] = {"sum", "cast", "sign", "quant", "fp8", "fp4", "topk"};
 enum { FILES = sizeof files / sizeof *files, BARRIERS_MOST = 200, CASES = 60 };
 
 /* Few warps, so that each does many buckets; then many of them. */
@@ -24,11 +27,84 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 /* ---- Whether anyone sees it ---------------------------------------------------------------------
  */
 
+enum { TOPK_MOST = 3000 };
+
+/* Few different magnitudes, so that many are equal; some that are not finite, or more than fit. */
+static void topk_fill(float *x, size_t count, size_t number)
+{
+    uint64_t seed = number + 1;
+    for (size_t i = 0; i < count; i++)
+        x[i] = ldexpf((float)(gw_test_random(&seed) % 7) - 3, (int)(gw_test_random(&seed) % 4));
+    if (number % 3 == 1)
+        x[count / 2] = INFINITY;
+    for (size_t i = 0; number % 5 == 4 && i < count; i += 2)
+        x[i] = NAN;
+}
+
+/* topk has no kernel of the CPU's signature: the codec is the judge. */
+static bool topk_is_right(gw_cuda_queue_t *queue, size_t number)
+{
+    static const char *const specs[] = {"topk:block=64,ratio=0.1", "topk:block=1024,ratio=0.2",
+                                        "topk:block=2048,ratio=0.25,values=fp16"};
+    static float x[TOPK_MOST], kept[2][TOPK_MOST], out[2][TOPK_MOST];
+    static uint8_t payload[2][8 * TOPK_MOST], scratch[8 * TOPK_MOST];
+    size_t count = TOPK_MOST - number * 37, length;
+    gw_cuda_result_t result = {0, 0};
+    gw_coder_t coder;
+    if (gw_coder_parse(specs[number % 3], &coder, NULL, 0) != GW_OK)
+        return false;
+    topk_fill(x, count, number);
+    for (size_t i = 0; i < count; i++)
+        kept[0][i] = kept[1][i] = out[0][i] = out[1][i] = (float)(i % 11) / 4;
+    gw_encode_t in = {.src = x, .src_dtype = GW_F32, .wire_dtype = GW_F32, .count = count};
+    in.residual = kept[0];
+    coder.family->encode(&coder, &in, payload[0], sizeof payload[0], &length);
+    in.residual = kept[1];
+    queue->scratch = scratch;
+    memset(payload[1], 0x5A, sizeof payload[1]);
+    memset(scratch, 0x5A, sizeof scratch);
+    bool right = gw__device_encode(queue, &coder, &in, NULL, payload[1], &result) == GW_OK &&
+                 !memcmp(payload[0], payload[1], length) && !memcmp(kept[0], kept[1], 4 * count) &&
+                 result.poisoned == in.poisoned;
+    for (int mode = 0; mode < 2 && right; mode++) {
+        gw_decode_t io = {.payload = payload[0],
+                          .length = length,
+                          .wire_dtype = GW_F32,
+                          .count = count,
+                          .mode = mode ? GW_DECODE_STORE : GW_DECODE_ADD,
+                          .dst = out[0],
+                          .dst_dtype = GW_F32};
+        coder.family->decode(&coder, &io);
+        io.dst = out[1];
+        right = gw__device_decode(queue, &coder, &io, NULL, &result) == GW_OK &&
+                !memcmp(out[0], out[1], 4 * count) && !result.invalid;
+    }
+    /* A payload that is not valid leaves its block alone. */
+    gw__store32(payload[0], 0x7FFFFFFF);
+    gw_decode_t bad = {payload[0], length, GW_F32, count, 0, GW_DECODE_STORE, out[1], GW_F32};
+    return right && gw__device_decode(queue, &coder, &bad, NULL, &result) == GW_OK &&
+           result.invalid == 1 && !memcmp(out[0], out[1], 4 * count);
+}
+
+static bool all_topk_is_right(gw_cuda_queue_t *queue)
+{
+    static const unsigned threads[][2] = {{32, 1}, {96, 1}, {256, 2}, {1024, 1}};
+    bool right = true;
+    for (size_t i = 0; i < 60 && right; i++) {
+        queue->block = threads[i % 4][0];
+        queue->blocks = threads[i % 4][1];
+        right = topk_is_right(queue, i / 4);
+    }
+    return right;
+}
+
 /* Every body of a family, until one case fails. */
 static bool family_is_right(const char *family, gw_cuda_queue_t *queue)
 {
     bool right = true;
     size_t length = strlen(family);
+    if (!strcmp(family, "topk"))
+        return all_topk_is_right(queue);
     for (const kernel_body_t *body = kernel_bodies; body->name && right; body++) {
         bool ours = !strncmp(body->name, family, length) && body->name[length] == '.';
         for (size_t i = 0; ours && right && i < CASES * SHAPES && i / SHAPES < body->cases; i++) {

@@ -257,6 +257,8 @@ START_TEST(device_gives_what_the_processor_gives)
     size_t n = contract_variants(family, coders, VARIANTS);
     for (size_t number = 0; number < n * COUNTS * 4; number += STEP) {
         size_t v = number / 4 / COUNTS, d = number % 4;
+        if (!gw__device_serves(&coders[v]))
+            continue;
         trial_t t = {.coder = &coders[v],
                      .src = types[d][0],
                      .wire = types[d][1],
@@ -270,6 +272,63 @@ START_TEST(device_gives_what_the_processor_gives)
         run(&t);
     }
     ck_assert_uint_gt(n, 0);
+}
+END_TEST
+
+/* ---- Payloads that are damaged ------------------------------------------------------------------
+ */
+
+/* The device says that a payload is not valid where the processor does, whatever its bits are, and
+ * touches nothing outside of what it was given. */
+static void check_damaged(const gw_coder_t *coder, gw_cuda_queue_t *queue, size_t count,
+                          uint64_t seed)
+{
+    size_t bytes = coder->family->bound(coder, GW_F32, count), length;
+    uint8_t *payload = at_end(bytes, 0), *scratch = at_end(gw__device_scratch(coder, count), 0);
+    float *dst = at_end(4 * count, 0), *want = at_end(4 * count, 0);
+    contract_data_t data = contract_make(GW_F32, GW_F32, count, seed % 3, seed);
+    gw_encode_t in = {.src = data.src, .src_dtype = GW_F32, .wire_dtype = GW_F32, .count = count};
+    gw_status_t status = coder->family->encode(coder, &in, payload, bytes, &length);
+    ck_assert_int_eq(status, GW_OK);
+    for (uint64_t flips = gw_test_random(&seed) % 3 + 1; flips > 0; flips--) {
+        size_t near = gw_test_random(&seed) % 2 ? bytes : 12;
+        payload[gw_test_random(&seed) % (near < bytes ? near : bytes)] ^=
+            (uint8_t)(1u << gw_test_random(&seed) % 8);
+    }
+    gw_decode_t io = {.payload = payload,
+                      .length = bytes,
+                      .wire_dtype = GW_F32,
+                      .count = count,
+                      .dst = want,
+                      .dst_dtype = GW_F32};
+    gw_cuda_result_t result = {0, 0};
+    status = coder->family->decode(coder, &io);
+    io.dst = dst;
+    queue->scratch = scratch;
+    ck_assert_int_eq(gw__device_decode(queue, coder, &io, NULL, &result), GW_OK);
+    queue->scratch = NULL;
+    gw_check((status != GW_OK) == (result.invalid != 0), "%s, %zu elements: %s, and %u invalid",
+             coder->spec, count, gw_status_name(status), result.invalid);
+    gw_check(status || !memcmp(dst, want, 4 * count), "%s: other elements", coder->spec);
+    contract_release(&data);
+    release(payload, 0);
+    release(scratch, 0);
+    release(dst, 0);
+    release(want, 0);
+}
+
+START_TEST(damaged_payloads_are_told)
+{
+    static gw_coder_t coders[VARIANTS];
+    const gw_codec_t *family = gw_codec_at((size_t)_i);
+    gw_cuda_queue_t *queue = cuda_queue();
+    if (!queue || !gw__codec_device(family))
+        return;
+    size_t n = contract_variants(family, coders, VARIANTS);
+    queue->block = queue->blocks = 0;
+    for (size_t v = 0; v < n; v++)
+        for (uint64_t seed = 0; seed < 24 / STEP + 1 && gw__device_serves(&coders[v]); seed++)
+            check_damaged(&coders[v], queue, seed % 2 ? 600 : 150, seed * 1000 + v);
 }
 END_TEST
 
@@ -287,7 +346,7 @@ static gw_status_t counts_only(gw_cuda_queue_t *queue, const char *kernel, unsig
 START_TEST(others_are_not_served)
 {
     const char *names[] = {"raw",  "q4",  "fp16",    "fp8e4m3", "mxfp4",
-                           "sign", "q4r", "natural", "randomk"};
+                           "sign", "q4r", "natural", "randomk", "topk"};
     gw_cuda_queue_t queue = {.launch = counts_only};
     gw_coder_t coder;
     size_t served = 0;
@@ -300,7 +359,7 @@ START_TEST(others_are_not_served)
         ck_assert_ptr_nonnull(gw__codec_device(coder.family));
     }
     launches = 0;
-    ck_assert_int_eq(gw_coder_parse("topk", &coder, NULL, 0), GW_OK);
+    ck_assert_int_eq(gw_coder_parse("topk+q8", &coder, NULL, 0), GW_OK);
     gw_encode_t in = {.src_dtype = GW_F32, .wire_dtype = GW_F32, .count = 9};
     ck_assert_int_eq(gw__device_encode(&queue, &coder, &in, NULL, NULL, NULL), GW_ERR_UNSUPPORTED);
     ck_assert_uint_eq(launches, 0);
@@ -352,7 +411,7 @@ START_TEST(scratch_that_is_missing_is_refused)
     gw_coder_t coder;
     ck_assert_int_eq(gw_coder_parse("q4", &coder, NULL, 0), GW_OK);
     ck_assert_uint_eq(gw__device_scratch(&coder, 1000), 0);
-    ck_assert_int_eq(gw_coder_parse("topk", &coder, NULL, 0), GW_OK);
+    ck_assert_int_eq(gw_coder_parse("lossless", &coder, NULL, 0), GW_OK);
     ck_assert_uint_eq(gw__device_scratch(&coder, 1000), 0); /* is not served */
     ck_assert_int_eq(gw_coder_parse("randomk:block=64", &coder, NULL, 0), GW_OK);
     ck_assert_uint_eq(gw__device_scratch(&coder, 0), 0);
@@ -411,6 +470,7 @@ static Suite *suite(void)
         families++;
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, device_gives_what_the_processor_gives, 0, families);
+    tcase_add_loop_test(t, damaged_payloads_are_told, 0, families);
     tcase_add_test(t, others_are_not_served);
     tcase_add_test(t, nothing_is_launched_for_what_is_refused_or_empty);
     tcase_add_test(t, scratch_that_is_missing_is_refused);
