@@ -3,7 +3,7 @@
 set(GRADWIRE_CUDA_ARCHS "80;90;100" CACHE STRING
     "GPU architectures to compile for, besides PTX of compute_75 for all others; empty: no code for GPUs")
 find_program(GRADWIRE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
-set(GW_CUDA_FAMILIES sum cast sign quant fp8 fp4 rotate natural randomk lowrank)
+set(GW_CUDA_FAMILIES sum cast sign quant fp8 fp4 rotate natural randomk topk lowrank)
 set(GW_CUDA_DIR ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
 list(APPEND GW_KERNELS_SOURCES cuda/quant_launch.c cuda/sign_launch.c cuda/cast_launch.c
      cuda/fp8_launch.c cuda/fp4_launch.c cuda/rotate_launch.c cuda/natural_launch.c

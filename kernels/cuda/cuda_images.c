@@ -26,15 +26,16 @@ IMAGE(fp4)
 IMAGE(rotate)
 IMAGE(natural)
 IMAGE(randomk)
+IMAGE(topk)
 IMAGE(lowrank)
 
 #define ENTRY(family)                                                                              \
     {                                                                                              \
 #family, gw__cuda_##family##_image, gw__cuda_##family##_image_end                          \
     }
-static const gw_cuda_image_t images[] = {
-    ENTRY(sum), ENTRY(cast),   ENTRY(sign),    ENTRY(quant),   ENTRY(fp8),
-    ENTRY(fp4), ENTRY(rotate), ENTRY(natural), ENTRY(randomk), ENTRY(lowrank)};
+static const gw_cuda_image_t images[] = {ENTRY(sum),     ENTRY(cast), ENTRY(sign),   ENTRY(quant),
+                                         ENTRY(fp8),     ENTRY(fp4),  ENTRY(rotate), ENTRY(natural),
+                                         ENTRY(randomk), ENTRY(topk), ENTRY(lowrank)};
 enum { IMAGES = sizeof images / sizeof *images };
 
 const gw_cuda_image_t *gw__cuda_image(size_t i)
