@@ -424,14 +424,16 @@ enum { CALLS_THAT_FAIL = 2 };
 enum { CALLS_THAT_FAIL = 6 };
 #endif
 
+/* Made before any rank begins, so that their numbers among such calls are known. */
+static CUstream streams[2];
+
 /* Nothing here may be one of the functions above: it would fail instead. */
 static void reduce_with_a_driver_that_fails(gw_rank_t *rank)
 {
     end_t *end = rank->arg;
-    CUstream stream = NULL;
+    CUstream stream = streams[rank->rank];
     float host[ELEMENTS];
     must(cuCtxSetCurrent(context));
-    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CUdeviceptr at;
     must(cuMemAllocManaged(&at, BYTES, CU_MEM_ATTACH_GLOBAL));
     for (int i = 0; i < ELEMENTS; i++)
@@ -450,7 +452,6 @@ static void reduce_with_a_driver_that_fails(gw_rank_t *rank)
         gw_check(host[i] > 7.5f && host[i] < 8.5f, "rank %d: element %d is %g, not 8", rank->rank,
                  i, (double)host[i]);
     snprintf(end->error[rank->rank], sizeof end->error[0], "%s", gw_comm_error(rank->comm));
-    must(cuStreamDestroy_v2(stream));
     must(cuMemFree_v2(at));
 }
 
@@ -473,8 +474,14 @@ START_TEST(a_call_of_the_driver_that_fails_is_told)
     snprintf(which, sizeof which, "%s:%d:%d", function,
              1 + made_by_the_test(function) + _i / FUNCTIONS, CUDA_ERROR_UNKNOWN);
     setenv("GW_DOUBLE_FAIL", which, 1);
-    setenv("GW_DOUBLE_DELAY", "0", 1);
+    if (!device_seed(0, 0)) {
+        if (_i == 0)
+            gw_test_skip("a call of the driver that fails", "a GPU's do not");
+        return;
+    }
     application();
+    for (int r = 0; r < 2; r++)
+        must(cuStreamCreate(&streams[r], CU_STREAM_NON_BLOCKING));
     gw_world_t world = world_of(2, reduce_with_a_driver_that_fails,
                                 through_host ? "lossless" : "q4:ef=on", NULL, NULL);
     world.arg = &end;
