@@ -434,7 +434,7 @@ static gw_status_t take(gw_work_t *work, gw__why_t *why)
     return status;
 }
 
-/* The device is known; in its context, or for default streams in that of the application. */
+/* The device is known, and its context current. */
 static gw_status_t prepare(gw_work_t *work, const gw__memory_t *send, const gw__memory_t *recv,
                            gw__why_t *why)
 {
@@ -445,8 +445,6 @@ static gw_status_t prepare(gw_work_t *work, const gw__memory_t *send, const gw__
     gw_status_t status = gw__device_owns(device, recv, why);
     if (status == GW_OK)
         status = gw__device_owns(device, send, why);
-    if (status == GW_OK && call->in_order)
-        status = check_stream(device, call->stream, why);
     if (status != GW_OK)
         return status;
     call->on = true;
@@ -474,6 +472,9 @@ gw_status_t gw__device_call_prepare(gw_work_t *work, gw__why_t *why)
         return GW_ERR_UNSUPPORTED;
     }
     status = open_device(comm, &recv, &work->device, why);
+    /* With the application's context current: default streams are those of that one. */
+    if (status == GW_OK && work->device.in_order)
+        status = check_stream(calls->gpu.device, work->device.stream, why);
     if (status == GW_OK)
         status = gw__device_enter(calls->gpu.device, why);
     if (status != GW_OK)

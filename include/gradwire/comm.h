@@ -102,8 +102,10 @@ GW_API gw_status_t gw_work_wait(gw_work_t **work);
  *
  * It goes on by itself where a worker thread is free for it (GRADWIRE_THREADS) and streams can wait
  * for memory; otherwise this call waits until it is over. What becomes of it is told by
- * gw_comm_query, or by the next call of the communicator. A stream never waits for ever: it goes on
- * also when the call fails, and recv is undefined then. gw_comm_free releases it too.
+ * gw_comm_query, or by the next call of the communicator. Ranks that share a process have streams
+ * of their own: one that waits for its peer on the peer's stream is in its way. A stream never
+ * waits for ever: it goes on also when the call fails, and recv is undefined then. gw_comm_free
+ * releases it too.
  *
  * GW_ERR_UNSUPPORTED: also a buffer that is not the device's, a stream that is being captured (make
  * the call outside of the graph), a build without GPU kernels, GRADWIRE_DEVICE=off.

@@ -178,7 +178,12 @@ static void two_devices(gw_rank_t *rank)
     expect(rank->comm, gw_allreduce(rank->comm, NULL, as_pointer(other), ELEMENTS, GW_F32, GW_SUM),
            GW_ERR_UNSUPPORTED, "memory of GPU 1, not of GPU 0");
     must(cuMemFree_v2(other));
+    /* The default stream is the second device's now. */
+    expect(rank->comm, reduce_on(rank->comm, NULL, at), GW_ERR_UNSUPPORTED, "another context");
     must(cuCtxSetCurrent(context));
+    ck_assert_int_eq(reduce_on(rank->comm, CU_STREAM_PER_THREAD, at), GW_OK);
+    must(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    ck_assert_float_eq_tol(float_at(at, 0), 4.0f, 0.1f);
     must(cuMemFree_v2(at));
 }
 
