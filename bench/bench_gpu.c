@@ -24,6 +24,8 @@ typedef struct ground {
 
 static const gw_quant_spec_t q4 = {.bits = 4, .bucket = BUCKET, .zero = true};
 static const gw_rotate_spec_t q4r = {.bits = 4, .block = BLOCK};
+static const gw_topk_layout_t topk = {
+    .log2_block = 16, .ratio = 42949673 /* 1 % */, .values = GW_TOPK_F32};
 static const gw_sign_spec_t sign = {.bucket = BUCKET};
 
 static gw_status_t encode_q4(const ground_t *g)
@@ -74,6 +76,13 @@ static gw_status_t encode_q4r(const ground_t *g)
     return gw__cuda_rotate.encode(g->queue, &q4r, g->src, NULL, g->count, g->payload[0], g->result);
 }
 
+/* Words of its slots lie where a payload was that no later row reads. */
+static gw_status_t encode_topk(const ground_t *g)
+{
+    return gw__cuda_topk.encode(g->queue, &topk, g->src, NULL, g->count, g->payload[0],
+                                (uint32_t *)(void *)g->payload[1], g->result);
+}
+
 static gw_status_t add_sum(const ground_t *g)
 {
     return gw__cuda_sum.add(g->queue, g->dst, g->src, g->count);
@@ -95,6 +104,12 @@ static double of_q4r(void)
     return (double)gw__rotate_bytes(q4r.bits, BLOCK) / BLOCK;
 }
 
+static double of_topk(void)
+{
+    return (double)gw__topk_bytes(&topk, (size_t)1 << topk.log2_block) /
+           (double)((size_t)1 << topk.log2_block);
+}
+
 /* Bytes that go to or come from memory per element: a payload `payloads` times, and the rest. */
 typedef struct row {
     const char *name;
@@ -113,6 +128,8 @@ static const row_t rows[] = {
     {"cast to bf16", narrow_bf16, NULL, 0, 6, 0.85},
     {"cast from bf16", widen_bf16, NULL, 0, 6, 0.85},
     {"q4r encode", encode_q4r, of_q4r, 1, 4, 0.65},
+    /* As if it read its elements once: it passes over them five times. */
+    {"topk 1 % encode", encode_topk, of_topk, 1, 4, 0.50},
     {"sum", add_sum, NULL, 0, 12, 0},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -242,17 +259,25 @@ static double median(double *values, size_t n)
     return values[n / 2];
 }
 
-/* A copy and the kernel, one behind the other; milliseconds of both. */
-static bool time_pair(bench_t *b, const row_t *row, float ms[2])
+static bool copy(bench_t *b)
+{
+    const ground_t *g = &b->ground;
+    return CU(b, cuMemcpyDtoDAsync_v2, (CUdeviceptr)(uintptr_t)g->dst,
+              (CUdeviceptr)(uintptr_t)g->src, 4 * g->count, b->stream);
+}
+
+/* A copy and the kernel, one behind the other in turn; milliseconds of the copy and of the kernel.
+ */
+static bool time_pair(bench_t *b, const row_t *row, bool kernel_first, float ms[2])
 {
     const ground_t *g = &b->ground;
     return CU(b, cuEventRecord, b->event[0], b->stream) ||
-           CU(b, cuMemcpyDtoDAsync_v2, (CUdeviceptr)(uintptr_t)g->dst,
-              (CUdeviceptr)(uintptr_t)g->src, 4 * g->count, b->stream) ||
-           CU(b, cuEventRecord, b->event[1], b->stream) || failed(b, row->launch(g)) ||
+           (kernel_first ? failed(b, row->launch(g)) : copy(b)) ||
+           CU(b, cuEventRecord, b->event[1], b->stream) ||
+           (kernel_first ? copy(b) : failed(b, row->launch(g))) ||
            CU(b, cuEventRecord, b->event[2], b->stream) || CU(b, cuEventSynchronize, b->event[2]) ||
-           CU(b, cuEventElapsedTime, &ms[0], b->event[0], b->event[1]) ||
-           CU(b, cuEventElapsedTime, &ms[1], b->event[1], b->event[2]);
+           CU(b, cuEventElapsedTime, &ms[kernel_first], b->event[0], b->event[1]) ||
+           CU(b, cuEventElapsedTime, &ms[!kernel_first], b->event[1], b->event[2]);
 }
 
 static bool measure(bench_t *b, const row_t *row, figures_t *out)
@@ -262,7 +287,7 @@ static bool measure(bench_t *b, const row_t *row, figures_t *out)
     double bytes = bytes_of(row) * (double)b->ground.count, copied = 8.0 * (double)b->ground.count;
     for (size_t i = 0; i < WARM + b->pairs; i++) {
         float ms[2];
-        if (time_pair(b, row, ms))
+        if (time_pair(b, row, i % 2, ms))
             return true;
         if (i < WARM)
             continue;
@@ -278,13 +303,13 @@ static bool measure(bench_t *b, const row_t *row, figures_t *out)
 /* ---- Output ------------------------------------------------------------------------------------
  */
 
-static void print_text(const row_t *row, const figures_t *f)
+static void print_text(FILE *out, const row_t *row, const figures_t *f)
 {
-    printf("%-24s %7.3f B/element %8.1f GB/s  copy %8.1f GB/s  share %5.2f", row->name,
-           bytes_of(row), f->gbps, f->copy_gbps, f->share);
+    fprintf(out, "%-24s %7.3f B/element %8.1f GB/s  copy %8.1f GB/s  share %5.2f", row->name,
+            bytes_of(row), f->gbps, f->copy_gbps, f->share);
     if (row->aim > 0)
-        printf("  aim %.2f", row->aim);
-    printf("\n");
+        fprintf(out, "  aim %.2f", row->aim);
+    fprintf(out, "\n");
 }
 
 static void print_json(const row_t *row, const figures_t *f, bool first)
@@ -301,14 +326,14 @@ static void print_json(const row_t *row, const figures_t *f, bool first)
 static bool run(bench_t *b, const char *only, bool json)
 {
     char name[128] = "?";
+    FILE *text = json ? stderr : stdout;
     if (CU(b, cuDeviceGetName, name, sizeof name, b->device->device))
         return true;
     if (json)
         printf("{\"device\": \"%s\", \"elements\": %zu, \"pairs\": %zu, \"rows\": [\n", name,
                b->ground.count, b->pairs);
-    else
-        printf("%s, %zu elements, medians of %zu pairs with a copy from device to device\n", name,
-               b->ground.count, b->pairs);
+    fprintf(text, "%s, %zu elements, medians of %zu pairs with a copy from device to device\n",
+            name, b->ground.count, b->pairs);
     bool first = true;
     for (int i = 0; i < ROWS; i++) {
         figures_t f;
@@ -318,8 +343,7 @@ static bool run(bench_t *b, const char *only, bool json)
             return true;
         if (json)
             print_json(&rows[i], &f, first);
-        else
-            print_text(&rows[i], &f);
+        print_text(text, &rows[i], &f);
         fflush(stdout);
         first = false;
     }
@@ -330,9 +354,9 @@ static bool run(bench_t *b, const char *only, bool json)
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: bench_gpu [--json] [--count ELEMENTS] [--pairs N] [KERNEL]\n"
-            "  64 Mi elements and 31 pairs by default; KERNEL: a part of a kernel's name\n");
+    fprintf(stderr, "usage: bench_gpu [--json] [--count ELEMENTS] [--pairs N] [KERNEL]\n"
+                    "  64 Mi elements and 31 pairs by default; KERNEL: a part of a kernel's name\n"
+                    "  --json: to stdout, and the text to stderr\n");
     return 2;
 }
 

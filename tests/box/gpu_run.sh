@@ -34,6 +34,12 @@ rehearsal() {
 }
 tap 'a rehearsal on the double passes, counts its skips and writes JSON' rehearsal
 
+parts() {
+    gpu_run "$GW_BUILD" "$gw_tmp/part" --driver "$GW_BUILD/doubles" --parts kernels >"$gw_tmp/log" 2>&1 &&
+        [ "$(field "$gw_tmp/part" '[e["kind"] for e in r["entries"]]')" = "['bench']" ]
+}
+tap 'one part can be run alone' parts
+
 # A folder of programs of which one fails, one hangs up with words that JSON must quote, and one is not there.
 mkdir -p "$gw_tmp/build/tests" "$gw_tmp/build/bin"
 printf '#!/bin/sh\necho "says \\"no\\"\\\\ twice"\nexit 1\n' >"$gw_tmp/build/tests/test_device_double"
@@ -56,6 +62,8 @@ exits() {
 }
 tap 'an option that there is not is wrong usage' exits 2 "$GW_SOURCE/tests/gpu/run" --gpu
 tap 'a value that is missing too' exits 2 "$GW_SOURCE/tests/gpu/run" --build
+tap 'a test that there is not too' exits 2 "$GW_SOURCE/tests/gpu/run" --only device_dobule
+tap 'a part that there is not too' exits 2 "$GW_SOURCE/tests/gpu/run" --parts 'tests sanitiser'
 tap 'a folder without a driver is nothing to run on' exits 3 gpu_run "$GW_BUILD" "$gw_tmp/none" --driver "$gw_tmp"
 if command -v nvidia-smi >/dev/null; then
     tap_skip 'no GPU is nothing to run on' 'there is one'
