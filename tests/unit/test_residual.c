@@ -447,8 +447,9 @@ START_TEST(a_call_costs_about_a_microsecond)
             best = cost < best ? cost : best;
         }
         printf("# residual store, %d calls per step: %.2f us per call\n", per_step[p], best * 1e6);
-        /* Generous: sanitizers and busy machines. A regression to a walk per period shows. */
-        ck_assert_double_lt(best, 100e-6);
+        /* Generous: sanitizers and busy machines. A regression to a walk per period shows. What is
+         * done under a lock ThreadSanitizer writes down anew in each call: 100 us, without one 50. */
+        ck_assert_double_lt(best, GW_THREAD_SANITIZED ? 300e-6 : 100e-6);
     }
     fflush(stdout);
     close_store();
