@@ -52,7 +52,8 @@ static int told(const char *text)
 
 static gw__residual_key_t key_of(size_t count)
 {
-    return (gw__residual_key_t){GW_ALLREDUCE, GW_SUM, GW_F32, GW_PLAN_DIRECT, count, 7, false, 0, false, false};
+    return (gw__residual_key_t){GW_ALLREDUCE, GW_SUM, GW_F32, GW_PLAN_DIRECT, count, 7,
+                                false,        0,      false,  false};
 }
 
 /*
@@ -448,7 +449,8 @@ START_TEST(a_call_costs_about_a_microsecond)
         }
         printf("# residual store, %d calls per step: %.2f us per call\n", per_step[p], best * 1e6);
         /* Generous: sanitizers and busy machines. A regression to a walk per period shows. What is
-         * done under a lock ThreadSanitizer writes down anew in each call: 100 us, without one 50. */
+         * done under a lock ThreadSanitizer writes down anew in each call: 100 us, without one 50.
+         */
         ck_assert_double_lt(best, GW_THREAD_SANITIZED ? 300e-6 : 100e-6);
     }
     fflush(stdout);
