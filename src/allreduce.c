@@ -52,7 +52,9 @@ static void count(gw_comm_t *comm, const gw_work_t *work, const gw__engine_figur
                               .wait_us = f->wait_us,
                               .time_us = f->time_us,
                               .poisoned = f->poisoned,
-                              .residual_resets = comm->residuals.resets - comm->resets_counted,
+                              .residual_resets = comm->residuals.resets +
+                                                 comm->device_calls.residuals.resets -
+                                                 comm->resets_counted,
                               .failed = work->status != GW_OK,
                               .failed_rank = comm->engine.failed_rank,
                               .error = comm->engine.error,
@@ -147,17 +149,16 @@ gw__engine_call_t gw__call_job(const gw_work_t *work, const gw_coder_t *coder)
     return job;
 }
 
-float *gw__call_residual(gw_work_t *work, bool on_device, size_t beside)
+float *gw__call_residual(gw_work_t *work, gw__residual_store_t *store, size_t beside)
 {
     const gw_coder_t *coder = work->decision.coder;
     gw__residual_key_t key = residual_key(&work->call, work->decision.plan, coder, beside);
     work->slot = -1;
-    key.on_device = on_device;
     key.half = work->half = work->comm->context->settings.residuals == GW__RESIDUALS_BF16 &&
                             gw__half_residual_serves(coder);
     if (!keeps_residual(coder))
         return NULL;
-    return gw__residual_acquire(&work->comm->residuals, &key, gw__work_place(work), &work->slot);
+    return gw__residual_acquire(store, &key, gw__work_place(work), &work->slot);
 }
 
 static void begin(gw_work_t *work)
@@ -199,7 +200,7 @@ static void begin(gw_work_t *work)
     } else if (work->part) {
         residual = work->residual;
     } else {
-        residual = gw__call_residual(work, false, factors.warm);
+        residual = gw__call_residual(work, &comm->residuals, factors.warm);
     }
     if (work->half)
         job->half_residual = residual;
@@ -217,7 +218,8 @@ static void begin(gw_work_t *work)
 /* An error of the engine is the communicator's: nothing can be sent on it any more. */
 static void fail(gw_comm_t *comm, const gw_work_t *work)
 {
-    gw__residual_reset(&comm->residuals, work->slot);
+    gw__residual_reset(work->job.gpu ? &comm->device_calls.residuals : &comm->residuals,
+                       work->slot);
     comm->broken = work->status;
     gw_context_log(comm->context, GW_LOG_WARN, "all-reduce %llu of %zu elements failed: %s",
                    (unsigned long long)work->job.number, work->call.count, comm->engine.error);

@@ -34,7 +34,7 @@ gw_status_t gw_comm_create(gw_context_t *context, const gw_comm_params_t *params
     comm->size = params->size;
     comm->failed_rank = -1;
     comm->local_ranks = comm->size;
-    gw__residual_init(&comm->residuals, context);
+    gw__residual_init(&comm->residuals, context, NULL);
     gw__queue_init(&comm->queue);
     /* What can fail on one rank alone comes before the ranks agree. */
     gw_status_t status = gw__engine_init(&comm->engine, context, comm->rank, comm->size);
@@ -104,6 +104,8 @@ void gw_comm_free(gw_comm_t *comm)
 void gw_comm_reset_residuals(gw_comm_t *comm)
 {
     gw__residual_clear(&comm->residuals);
+    if (comm->device_calls.gpu.device)
+        gw__residual_clear(&comm->device_calls.residuals);
 }
 
 const char *gw_comm_error(const gw_comm_t *comm)

@@ -34,32 +34,25 @@ static void free_leaving(gw_comm_t *comm)
 {
     gw__device_calls_t *calls = &comm->device_calls;
     gw__device_t *device = calls->gpu.device;
-    gw__leaving_t *list = NULL;
-    pthread_mutex_lock(&calls->lock);
-    if (!under_way(calls) && !calls->gpu.stuck) {
-        list = calls->leaving;
-        calls->leaving = NULL;
-    }
-    pthread_mutex_unlock(&calls->lock);
-    if (!list)
+    if (!calls->leaving || under_way(calls) || calls->gpu.stuck)
         return;
     CUstreamCaptureMode mode = gw__device_relax(device);
     /* One that was set to zero on the way out: nothing else is on the stream. */
     device->cu->cuStreamSynchronize(calls->gpu.stream);
-    while (list) {
-        gw__leaving_t *first = list;
+    while (calls->leaving) {
+        gw__leaving_t *first = calls->leaving;
         if (first->pinned)
             device->cu->cuMemFreeHost(first->floats);
         else
             device->cu->cuMemFree_v2((CUdeviceptr)(uintptr_t)first->floats);
-        list = first->next;
+        calls->leaving = first->next;
         free(first);
     }
     gw__device_strict(device, mode);
 }
 
 /* A residual that is dropped may be that of a call that was posted before: it is freed when none is
- * under way. */
+ * under way. By the calling thread. */
 static void unmap_residual(void *arg, void *floats, size_t bytes)
 {
     gw__device_calls_t *calls = &((gw_comm_t *)arg)->device_calls;
@@ -67,10 +60,8 @@ static void unmap_residual(void *arg, void *floats, size_t bytes)
     (void)bytes;
     if (!leaving) /* lost: better than freed under somebody's hands */
         return;
-    pthread_mutex_lock(&calls->lock);
     *leaving = (gw__leaving_t){calls->leaving, floats, in_pinned(arg)};
     calls->leaving = leaving;
-    pthread_mutex_unlock(&calls->lock);
 }
 
 static gw_status_t clear_floats(const gw__gpu_t *gpu, CUdeviceptr at, size_t bytes)
@@ -262,7 +253,6 @@ static void close_device(gw_comm_t *comm)
                        gw__device_ordinal(gpu->device));
     else
         leave_device(comm, gpu->device);
-    pthread_mutex_destroy(&calls->lock);
     *gpu = (gw__gpu_t){.device = NULL};
     calls->over = NULL;
 }
@@ -276,14 +266,13 @@ static gw_status_t open_device(gw_comm_t *comm, const gw__memory_t *memory,
     gw_status_t status = gw__device_acquire(memory->ordinal, NULL, &gpu->device, why);
     if (status != GW_OK)
         return status;
-    pthread_mutex_init(&comm->device_calls.lock, NULL);
     status = furnish(comm, call, why);
     if (status != GW_OK) {
         close_device(comm);
         return status;
     }
-    comm->residuals.device =
-        (gw__residual_memory_t){map_residual, unmap_residual, zero_residual, comm};
+    gw__residual_init(&comm->device_calls.residuals, comm->context,
+                      &(gw__residual_memory_t){map_residual, unmap_residual, zero_residual, comm});
     return GW_OK;
 }
 
@@ -430,7 +419,7 @@ static gw_status_t take(gw_work_t *work, gw__why_t *why)
     if (status == GW_OK && call->in_order)
         status = record_ready(calls->gpu.device, call, why);
     if (status == GW_OK && !call->through_host)
-        call->residual = gw__call_residual(work, true, 0);
+        call->residual = gw__call_residual(work, &calls->residuals, 0);
     return status;
 }
 
@@ -589,6 +578,7 @@ void gw__device_calls_free(gw_comm_t *comm)
     if (!calls->gpu.device)
         return;
     await_held(comm);
+    gw__residual_free(&calls->residuals);
     if (gw__device_enter(calls->gpu.device, NULL) == GW_OK) {
         free_leaving(comm);
         gw__device_leave(calls->gpu.device);

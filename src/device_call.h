@@ -3,12 +3,12 @@
 #ifndef GW_DEVICE_CALL_H
 #define GW_DEVICE_CALL_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include <gradwire/comm.h>
 
 #include "engine_gpu.h"
+#include "residual.h"
 
 /* Pinned and device memory for a call; calls of a communicator run one after the other and share
  * it. */
@@ -32,16 +32,16 @@ typedef struct gw__held gw__held_t;
  * function that allocates. Whoever drives the calls only launches.
  */
 typedef struct gw__device_calls {
-    gw__gpu_t gpu;        /* gpu.device NULL: there was none yet */
-    gw__flag_t *over;     /* raised at the end of each call that a stream waits for */
-    uint32_t awaited;     /* so many calls are; of the calling thread */
-    gw__room_t *room;     /* of the largest call so far */
-    unsigned posted;      /* calls that were prepared; of the calling thread */
-    atomic_uint ended;    /* of them */
-    pthread_mutex_t lock; /* of `leaving`; there is one while there is a device */
-    gw__leaving_t *leaving;
-    gw__held_t *held; /* of the calling thread */
-    bool unknown;     /* a stream waits, and nobody knows for how long */
+    gw__gpu_t gpu;                  /* gpu.device NULL: there was none yet */
+    gw__flag_t *over;               /* raised at the end of each call that a stream waits for */
+    uint32_t awaited;               /* so many calls are; of the calling thread */
+    gw__room_t *room;               /* of the largest call so far */
+    unsigned posted;                /* calls that were prepared; of the calling thread */
+    atomic_uint ended;              /* of them */
+    gw__residual_store_t residuals; /* in device memory; made with the device */
+    gw__leaving_t *leaving;         /* of the calling thread */
+    gw__held_t *held;               /* likewise */
+    bool unknown;                   /* a stream waits, and nobody knows for how long */
 } gw__device_calls_t;
 
 /* Of a call, in its work. */
@@ -90,7 +90,7 @@ gw_status_t gw__device_call_copied(gw_work_t *work, gw__why_t *why);
  * host memory; the second time too. */
 void gw__device_call_end(gw_work_t *work);
 
-/* After the residual store is empty. Bounded by GRADWIRE_TIMEOUT. */
+/* Bounded by GRADWIRE_TIMEOUT. */
 void gw__device_calls_free(gw_comm_t *comm);
 
 #endif

@@ -42,6 +42,8 @@ int gw__parts_forget(gw_comm_t *comm, size_t elements)
 {
     gw__parts_t *parts = &comm->parts;
     int forgotten = gw__residual_forget(&comm->residuals, elements, 0);
+    if (comm->device_calls.gpu.device)
+        forgotten += gw__residual_forget(&comm->device_calls.residuals, elements, 0);
     parts->split = NULL;
     for (gw__split_t **at = &parts->splits; *at;) {
         gw__split_t *split = *at;
@@ -212,11 +214,6 @@ static void place(gw__parts_t *parts, const gw_work_t *work)
     call->recv = recv + first;
 }
 
-/*
- * The part as a call of its own. It is one for the engine and for schedules of codecs too; those
- * count calls of the application, and `extra` takes the difference. A timeline goes on over all
- * parts.
- */
 static void *residual_of(const gw__parts_t *parts, const gw__part_t *part)
 {
     size_t width = parts->split->half_residuals ? 2 : sizeof(float);
@@ -224,6 +221,11 @@ static void *residual_of(const gw__parts_t *parts, const gw__part_t *part)
     return residual && part->feedback ? residual + width * part->residual : NULL;
 }
 
+/*
+ * The part as a call of its own. It is one for the engine and for schedules of codecs too; those
+ * count calls of the application, and `extra` takes the difference. A timeline goes on over all
+ * parts.
+ */
 static void begin_part(gw_work_t *work)
 {
     gw_comm_t *comm = work->comm;

@@ -44,11 +44,26 @@ struct gw__residual_kind {
     uint64_t uses, last_call;
 };
 
-void gw__residual_init(gw__residual_store_t *store, gw_context_t *context)
+void gw__residual_init(gw__residual_store_t *store, gw_context_t *context,
+                       const gw__residual_memory_t *memory)
 {
     memset(store, 0, sizeof *store);
     store->context = context;
+    if (memory)
+        store->memory = *memory;
     pthread_mutex_init(&store->lock, NULL);
+}
+
+static void lock(gw__residual_store_t *store)
+{
+    if (store->memory.map)
+        pthread_mutex_lock(&store->lock);
+}
+
+static void unlock(gw__residual_store_t *store)
+{
+    if (store->memory.map)
+        pthread_mutex_unlock(&store->lock);
 }
 
 static size_t key_bytes(const gw__residual_key_t *key)
@@ -66,13 +81,13 @@ static size_t slot_bytes(const gw__residual_slot_t *slot)
 static float *map(const gw__residual_store_t *store, const gw__residual_key_t *key)
 {
     size_t bytes = key_bytes(key);
-    return key->on_device ? store->device.map(store->device.arg, bytes) : gw__memory_map(bytes);
+    return store->memory.map ? store->memory.map(store->memory.arg, bytes) : gw__memory_map(bytes);
 }
 
 static void unmap(const gw__residual_store_t *store, const gw__residual_slot_t *slot)
 {
-    if (slot->key.on_device)
-        store->device.unmap(store->device.arg, slot->values, slot_bytes(slot));
+    if (store->memory.map)
+        store->memory.unmap(store->memory.arg, slot->values, slot_bytes(slot));
     else
         gw__memory_unmap(slot->values, slot_bytes(slot));
 }
@@ -90,16 +105,16 @@ static void drop(gw__residual_store_t *store, int i)
 
 void gw__residual_clear(gw__residual_store_t *store)
 {
-    pthread_mutex_lock(&store->lock);
+    lock(store);
     for (int i = 0; i < store->slot_count; i++)
         drop(store, i);
-    pthread_mutex_unlock(&store->lock);
+    unlock(store);
 }
 
 int gw__residual_forget(gw__residual_store_t *store, size_t count, uint64_t coder)
 {
     int dropped = 0;
-    pthread_mutex_lock(&store->lock);
+    lock(store);
     for (int i = 0; i < store->slot_count; i++) {
         const gw__residual_slot_t *slot = &store->slots[i];
         if (!slot->values || slot->key.count != count || (coder && slot->key.coder != coder))
@@ -107,7 +122,7 @@ int gw__residual_forget(gw__residual_store_t *store, size_t count, uint64_t code
         drop(store, i);
         dropped++;
     }
-    pthread_mutex_unlock(&store->lock);
+    unlock(store);
     return dropped;
 }
 
@@ -130,22 +145,21 @@ void gw__residual_reset(gw__residual_store_t *store, int slot)
 {
     if (slot < 0)
         return;
-    pthread_mutex_lock(&store->lock);
+    lock(store);
     const gw__residual_slot_t *at = &store->slots[slot];
-    if (at->values && at->key.on_device)
-        store->device.zero(store->device.arg, at->values, slot_bytes(at));
+    if (at->values && store->memory.map)
+        store->memory.zero(store->memory.arg, at->values, slot_bytes(at));
     else if (at->values)
         memset(at->values, 0, slot_bytes(at));
     store->resets += at->values != NULL;
-    pthread_mutex_unlock(&store->lock);
+    unlock(store);
 }
 
 static bool same_key(const gw__residual_key_t *a, const gw__residual_key_t *b)
 {
     return a->collective == b->collective && a->op == b->op && a->dtype == b->dtype &&
            a->plan == b->plan && a->count == b->count && a->coder == b->coder &&
-           a->momentum == b->momentum && a->beside == b->beside && a->half == b->half &&
-           a->on_device == b->on_device;
+           a->momentum == b->momentum && a->beside == b->beside && a->half == b->half;
 }
 
 /* ---- Slots
@@ -474,8 +488,8 @@ static float *acquire(gw__residual_store_t *store, const gw__residual_key_t *key
 float *gw__residual_acquire(gw__residual_store_t *store, const gw__residual_key_t *key,
                             const void *address, int *slot)
 {
-    pthread_mutex_lock(&store->lock);
+    lock(store);
     float *floats = acquire(store, key, address, slot);
-    pthread_mutex_unlock(&store->lock);
+    unlock(store);
     return floats;
 }

@@ -18,10 +18,9 @@ typedef struct gw__residual_key {
     bool momentum;  /* as many floats again behind the residual */
     size_t beside;  /* so many floats more behind them, which the codec keeps */
     bool half;      /* bfloat16 for the residual: no momentum, and nothing beside it */
-    bool on_device; /* the floats are in device memory. Policy never looks at it */
 } gw__residual_key_t;
 
-/* Where the floats of calls on device memory are. map: zeroed as far as work behind it in the
+/* Where floats are that are not the host's. map: zeroed as far as work behind it in the
  * communicator's stream sees; NULL: no memory. */
 typedef struct gw__residual_memory {
     void *(*map)(void *arg, size_t bytes);
@@ -56,13 +55,14 @@ typedef struct gw__residual_rhythm gw__residual_rhythm_t;
  * look like one: they share a residual, and what one lost is added to the next. Memory stays
  * bounded then, but the feedback is of no use.
  *
- * Belongs to one communicator. Calls on host memory ask for their residual when their turn comes,
- * calls on device memory when they are posted, which is in the same order: any thread.
+ * Belongs to one communicator and is used by one thread at a time. One for device memory is used by
+ * any: those calls ask for their residual when they are posted, which is in the order in which they
+ * run, while whoever drives the calls resets that of one that failed.
  */
 typedef struct gw__residual_store {
     gw_context_t *context;
-    gw__residual_memory_t device; /* map NULL: there were no calls on device memory */
-    pthread_mutex_t lock;         /* of all below */
+    gw__residual_memory_t memory; /* map NULL: the host's */
+    pthread_mutex_t lock;         /* of all below, where memory is not the host's */
     gw__residual_slot_t *slots;
     int slot_count, slot_capacity;
     gw__residual_kind_t **kinds;
@@ -73,7 +73,9 @@ typedef struct gw__residual_store {
     bool told_bound;         /* the bound was reached and the log says so */
 } gw__residual_store_t;
 
-void gw__residual_init(gw__residual_store_t *store, gw_context_t *context);
+/* `memory`: NULL: the host's. */
+void gw__residual_init(gw__residual_store_t *store, gw_context_t *context,
+                       const gw__residual_memory_t *memory);
 void gw__residual_free(gw__residual_store_t *store);
 
 /*

@@ -82,7 +82,7 @@ static inline const void *gw__work_place(const gw_work_t *work)
 /* In allreduce.c: the job of the engine that a call is with this coder, but for its memory, number
  * and key; and the residual of a call, with its slot in the work; `beside` as in its key. */
 gw__engine_call_t gw__call_job(const gw_work_t *work, const gw_coder_t *coder);
-float *gw__call_residual(gw_work_t *work, bool on_device, size_t beside);
+float *gw__call_residual(gw_work_t *work, gw__residual_store_t *store, size_t beside);
 
 /* In allreduce.c: what the communicator says of a failure, once the caller learns of it: a driver
  * leaves that alone. */
