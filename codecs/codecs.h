@@ -29,6 +29,12 @@ static inline size_t gw__element_bytes(gw_dtype_t dtype)
     return dtype == GW_F32 ? 4 : dtype == GW_F16 || dtype == GW_BF16 ? 2 : 0;
 }
 
+/* Whether a momentum is kept beside the residual. */
+static inline bool gw__keeps_momentum(const gw_coder_t *coder)
+{
+    return coder->family->keeps_momentum && coder->family->keeps_momentum(coder);
+}
+
 /* Fills coder with the family's defaults; no name, no spec. */
 void gw__coder_defaults(const gw_codec_t *family, gw_coder_t *coder);
 

@@ -188,7 +188,7 @@ gw_status_t gw_frame_decode(const gw_coder_t *coder, const gw_decode_t *io)
     return coder->family->decode(coder, &inner);
 }
 
-static gw_status_t check_frames(const gw_coder_t *coder, gw_reduce_t *in)
+gw_status_t gw__frame_check_all(const gw_coder_t *coder, gw_reduce_t *in)
 {
     gw__frame_piece_t piece = {in->wire_dtype, in->count, in->first};
     size_t payload;
@@ -213,7 +213,7 @@ gw_status_t gw__frame_reduce(const gw_coder_t *coder, gw_reduce_t *in, bool chec
         return GW_ERR_UNSUPPORTED;
     if (capacity < GW_FRAME_HEADER)
         return GW_ERR_NO_SPACE;
-    gw_status_t status = check_frames(coder, in);
+    gw_status_t status = gw__frame_check_all(coder, in);
     if (status)
         return status;
     in->skip += GW_FRAME_HEADER;

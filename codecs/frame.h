@@ -31,6 +31,9 @@ size_t gw__frame_close(const gw_coder_t *coder, gw__frame_piece_t piece, bool ch
 gw_status_t gw__frame_check(const gw_coder_t *coder, gw__frame_piece_t piece, const uint8_t *frame,
                             size_t length, size_t *payload);
 
+/* Of all frames that a reduction reads; in->refused as after gw__frame_reduce. */
+gw_status_t gw__frame_check_all(const gw_coder_t *coder, gw_reduce_t *in);
+
 /* Whether frames of this coder and element type can be merged: whether gw_frame_merge ever says
  * anything but GW_ERR_UNSUPPORTED. */
 bool gw__frame_merges(const gw_coder_t *coder, gw_dtype_t wire_dtype);

@@ -12,8 +12,7 @@ bool gw__half_residual_serves(const gw_coder_t *coder)
 {
     const gw_codec_t *family = coder->family;
     return gw__reduce_cuts(coder) && gw__reduce_slice(coder) <= TILE && !family->factors &&
-           (family->flags & GW_CODEC_FEEDBACK) &&
-           !(family->keeps_momentum && family->keeps_momentum(coder));
+           (family->flags & GW_CODEC_FEEDBACK) && !gw__keeps_momentum(coder);
 }
 
 /* A slice of a call: its residual in binary32, and where it is kept. */
@@ -115,28 +114,13 @@ static gw_status_t reduce_part(const gw_coder_t *coder, gw_reduce_t *in, slice_t
     return status;
 }
 
-static gw_status_t check_frames(const gw_coder_t *coder, gw_reduce_t *in)
-{
-    gw_status_t status = GW_OK;
-    size_t payload;
-    for (size_t k = 0; k < in->payloads && status == GW_OK; k++) {
-        in->refused = k;
-        status =
-            in->length[k] < in->skip
-                ? GW_ERR_FRAME_LENGTH
-                : gw__frame_check(coder, (gw__frame_piece_t){in->wire_dtype, in->count, in->first},
-                                  in->payload[k] + in->skip, in->length[k] - in->skip, &payload);
-    }
-    return status;
-}
-
 gw_status_t gw__frame_reduce_half(const gw_coder_t *coder, gw_reduce_t *in, size_t *lengths,
                                   void *residual, bool checksum, float *sum, uint8_t *dst,
                                   size_t capacity, size_t *length)
 {
     slice_t s = {.count = 0};
     size_t bytes = coder->family->bound(coder, in->wire_dtype, in->count);
-    gw_status_t status = check_frames(coder, in);
+    gw_status_t status = gw__frame_check_all(coder, in);
     if (status == GW_OK && (capacity < GW_FRAME_HEADER || capacity - GW_FRAME_HEADER < bytes))
         status = GW_ERR_NO_SPACE;
     in->poisoned = 0;

@@ -24,7 +24,6 @@ typedef struct gw__topk_spec {
 } gw__topk_spec_t;
 
 enum {
-    GW__TOPK_POISON = -1, /* the count of a block that decodes to NaN */
     GW__TOPK_ROOM = GW_BLOCK,
     GW__TOPK_BUCKET = 512 /* values that share a grid in q8 and q4 */
 };

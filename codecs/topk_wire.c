@@ -6,8 +6,7 @@
 
 #include "bytes.h"
 #include "sparse.h"
-
-enum { COUNT_BYTES = 4 };
+#include "topk_layout.h"
 
 size_t gw__topk_slots(const gw__topk_spec_t *spec, size_t n)
 {
@@ -40,7 +39,7 @@ static size_t value_bytes(const gw__topk_spec_t *spec, size_t count)
 size_t gw__topk_block_bytes(const gw__topk_spec_t *spec, size_t n)
 {
     size_t slots = gw__topk_slots(spec, n);
-    return COUNT_BYTES + index_bytes(spec, slots) + value_bytes(spec, slots);
+    return GW_TOPK_HEADER + index_bytes(spec, slots) + value_bytes(spec, slots);
 }
 
 /* ---- Writing ------------------------------------------------------------------------------------
@@ -56,7 +55,7 @@ gw__topk_writer_t gw__topk_begin(const gw__topk_spec_t *spec, float *residual, s
 
 void gw__topk_poison(gw__topk_writer_t *writer)
 {
-    gw__store32(writer->at, (uint32_t)GW__TOPK_POISON);
+    gw__store32(writer->at, GW_TOPK_POISON);
 }
 
 /* Index j of the block lies at bit j * width of a stream that is zero so far. */
@@ -88,7 +87,7 @@ static void write_values(const gw__topk_writer_t *w, size_t first, const float *
                          size_t count)
 {
     const gw__topk_spec_t *spec = w->spec;
-    uint8_t *out = w->at + COUNT_BYTES + index_bytes(spec, w->slots) + value_bytes(spec, first);
+    uint8_t *out = w->at + GW_TOPK_HEADER + index_bytes(spec, w->slots) + value_bytes(spec, first);
     gw_quant_spec_t quant = quant_of(spec);
     switch (spec->values) {
     case GW__TOPK_RAW:
@@ -111,7 +110,7 @@ void gw__topk_flush(gw__topk_writer_t *w, gw__topk_picked_t *p, bool last)
     size_t n = last ? p->held : p->held / GW__TOPK_BUCKET * GW__TOPK_BUCKET;
     if (n == 0)
         return;
-    pack(w->at + COUNT_BYTES, w->written, w->spec->log2_block, p->index, n);
+    pack(w->at + GW_TOPK_HEADER, w->written, w->spec->log2_block, p->index, n);
     write_values(w, w->written, p->value, p->sent, n);
     if (w->residual)
         gw__kernels()->topk.settle(w->residual, p->index, p->value, p->sent, n);
@@ -127,15 +126,6 @@ void gw__topk_flush(gw__topk_writer_t *w, gw__topk_picked_t *p, bool last)
 /* ---- Reading ------------------------------------------------------------------------------------
  */
 
-static uint32_t unpack_one(const uint8_t *at, size_t bytes, unsigned width, size_t i)
-{
-    size_t bit = i * width, byte = bit / 8;
-    uint64_t word = 0;
-    for (size_t b = 0; b < 5 && byte + b < bytes; b++)
-        word |= (uint64_t)at[byte + b] << 8 * b;
-    return (uint32_t)(word >> bit % 8) & (uint32_t)((UINT64_C(1) << width) - 1);
-}
-
 static bool all_zero(const uint8_t *at, size_t bytes)
 {
     uint8_t any = 0;
@@ -149,7 +139,7 @@ static bool ascends(const uint8_t *at, size_t bytes, unsigned width, size_t coun
     bool right = true;
     uint32_t least = 0; /* of the next index */
     for (size_t i = 0; i < count; i++) {
-        uint32_t index = width == 16 ? gw__load16(at + 2 * i) : unpack_one(at, bytes, width, i);
+        uint32_t index = width == 16 ? gw__load16(at + 2 * i) : gw__topk_index(at, bytes, width, i);
         right &= index >= least && index < n;
         least = index + 1;
     }
@@ -158,14 +148,14 @@ static bool ascends(const uint8_t *at, size_t bytes, unsigned width, size_t coun
 
 bool gw__topk_is_poisoned(const uint8_t *at)
 {
-    return gw__load32(at) == (uint32_t)GW__TOPK_POISON;
+    return gw__load32(at) == GW_TOPK_POISON;
 }
 
 bool gw__topk_valid(const gw__topk_spec_t *spec, const uint8_t *at, size_t n)
 {
     size_t slots = gw__topk_slots(spec, n), bytes = index_bytes(spec, slots);
     size_t all = bytes + value_bytes(spec, slots), count = gw__load32(at);
-    const uint8_t *indices = at + COUNT_BYTES, *values = indices + bytes;
+    const uint8_t *indices = at + GW_TOPK_HEADER, *values = indices + bytes;
     if (gw__topk_is_poisoned(at))
         return all_zero(indices, all);
     if (count > slots || !ascends(indices, bytes, spec->log2_block, count, n))
@@ -185,13 +175,14 @@ size_t gw__topk_read(const gw__topk_spec_t *spec, const uint8_t *at, size_t n, s
 {
     size_t slots = gw__topk_slots(spec, n), bytes = index_bytes(spec, slots);
     size_t count = gw__load32(at) - from;
-    const uint8_t *indices = at + COUNT_BYTES, *values = indices + bytes + value_bytes(spec, from);
+    const uint8_t *indices = at + GW_TOPK_HEADER,
+                  *values = indices + bytes + value_bytes(spec, from);
     gw_quant_spec_t quant = quant_of(spec);
     count = count < GW__TOPK_ROOM ? count : GW__TOPK_ROOM;
     for (size_t i = 0; i < count; i++)
         out->index[i] = spec->log2_block == 16
                             ? gw__load16(indices + 2 * (from + i))
-                            : unpack_one(indices, bytes, spec->log2_block, from + i);
+                            : gw__topk_index(indices, bytes, spec->log2_block, from + i);
     if (spec->values >= GW__TOPK_Q8)
         gw__kernels()->quant.store(&quant, values, count, out->value);
     else

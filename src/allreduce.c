@@ -10,11 +10,6 @@
 #include "policy.h"
 #include "reduce.h"
 
-static bool keeps_momentum(const gw_coder_t *coder)
-{
-    return coder->family->keeps_momentum && coder->family->keeps_momentum(coder);
-}
-
 static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t plan,
                                        const gw_coder_t *coder, size_t beside)
 {
@@ -24,7 +19,7 @@ static gw__residual_key_t residual_key(const gw_call_t *call, gw_plan_kind_t pla
                                 .plan = plan,
                                 .count = call->count,
                                 .coder = gw__hash_text(coder->spec),
-                                .momentum = keeps_momentum(coder),
+                                .momentum = gw__keeps_momentum(coder),
                                 .beside = beside};
 }
 
@@ -206,7 +201,7 @@ static void begin(gw_work_t *work)
         job->half_residual = residual;
     else
         job->residual = residual;
-    if (job->residual && keeps_momentum(base))
+    if (job->residual && gw__keeps_momentum(base))
         job->momentum = job->residual + call->count;
     job->plan.reduces = reduces(job);
     if (factored)

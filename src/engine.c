@@ -183,12 +183,6 @@ static bool is_message(const gw__task_t *task)
     return task->kind == GW__TASK_SEND || task->kind == GW__TASK_RECV;
 }
 
-static bool encodes(const gw__task_t *task)
-{
-    return task->kind == GW__TASK_ENCODE || task->kind == GW__TASK_SUM_ENCODE ||
-           task->kind == GW__TASK_REDUCE_ENCODE;
-}
-
 static void note(const gw__engine_t *engine, const gw__round_t *round, const gw__task_t *task,
                  int lane, int64_t begin, int64_t end)
 {
@@ -213,7 +207,7 @@ gw_status_t gw__engine_computed(gw__engine_t *engine, gw__round_t *round, uint32
 {
     const gw__task_t *task = &round->task[i];
     int64_t spent = outcome->end_ns - outcome->begin_ns;
-    *(encodes(task) ? &engine->encode_ns : &engine->decode_ns) += spent;
+    *(gw__task_encodes(task->kind) ? &engine->encode_ns : &engine->decode_ns) += spent;
     engine->own_ns += lane == 0 ? spent : 0;
     engine->figures.poisoned += outcome->poisoned;
     note(engine, round, task, lane, outcome->begin_ns, outcome->end_ns);

@@ -47,7 +47,7 @@ bool gw__gpu_serves(const gw_coder_t *coder, gw_plan_kind_t plan)
 {
     const gw_codec_t *family = coder->family;
     return gw__device_serves(coder) && (family->flags & GW_CODEC_FIXED) &&
-           !(family->keeps_momentum && family->keeps_momentum(coder)) && !gw__plan_merges(plan);
+           !gw__keeps_momentum(coder) && !gw__plan_merges(plan);
 }
 
 /* ---- Launches -----------------------------------------------------------------------------------
@@ -174,12 +174,6 @@ static gw_status_t store_sum(const launch_t *l)
                : status;
 }
 
-static bool encodes(const gw__task_t *task)
-{
-    return task->kind == GW__TASK_ENCODE || task->kind == GW__TASK_SUM_ENCODE ||
-           task->kind == GW__TASK_REDUCE_ENCODE;
-}
-
 static gw_status_t launch(const launch_t *l)
 {
     const gw__task_t *task = l->task;
@@ -229,11 +223,11 @@ static gw_status_t put(gw__engine_t *engine, gw__round_t *round, uint32_t i, gw_
         return status;
     gpu->queue.why.text[0] = '\0';
     gpu->queue.queue.scratch = (void *)(uintptr_t)(gpu->memory->at + 2 * floats_of(call));
-    if (encodes(l.task))
+    if (gw__task_encodes(l.task->kind))
         status = load_residual(&l, (float *)(uintptr_t)(gpu->memory->at + floats_of(call)));
     if (status == GW_OK)
         status = launch(&l);
-    if (encodes(l.task))
+    if (gw__task_encodes(l.task->kind))
         status = keep_residual(&l, status);
     if (status != GW_OK)
         gw__why_print(why, "%s",
@@ -373,7 +367,7 @@ gw_status_t gw__gpu_collect(gw__engine_t *engine, gw__round_t *round, uint32_t i
     out.poisoned = words[GW_CUDA_POISONED];
     if (words[GW_CUDA_INVALID])
         out.status = find_culprit(engine, round, task, &out.peer);
-    else if (encodes(task))
+    else if (gw__task_encodes(task->kind))
         close_frame(engine, round, task);
     *moved = true;
     return gw__engine_computed(engine, round, i, LANE, &out);

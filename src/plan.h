@@ -29,6 +29,11 @@ typedef enum gw__task_kind {
     GW__TASK_KINDS
 } gw__task_kind_t;
 
+static inline bool gw__task_encodes(gw__task_kind_t kind)
+{
+    return kind == GW__TASK_ENCODE || kind == GW__TASK_SUM_ENCODE || kind == GW__TASK_REDUCE_ENCODE;
+}
+
 typedef enum gw__stage { GW__PUSH, GW__PULL } gw__stage_t;
 
 enum { GW__NO_TASK = 0xFFFFFFFFu };

@@ -117,8 +117,7 @@ static size_t kept_floats(const gw__part_t *part, const gw_call_t *call)
 {
     gw_factor_sizes_t factors = {.warm = 0};
     gw__factors_serve(&part->coder, call->dtype, call->count, call->rows, &factors);
-    const gw_codec_t *family = part->coder.family;
-    bool momentum = family->keeps_momentum && family->keeps_momentum(&part->coder);
+    bool momentum = gw__keeps_momentum(&part->coder);
     return (momentum ? 2 : 1) * call->count + factors.warm;
 }
 
