@@ -6,14 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "block_layout.h"
 #include "bytes.h"
+#include "device_ops.h"
 #include "kernels.h"
 #include "sparse.h"
 #include "topk.h"
 
 enum { SIZE, DOMAIN, MODE, RATIO, FEEDBACK, FORCE };
 enum { NONZERO, LARGEST };
-enum { BLOCKS_MAX = 4096 /* of a domain */, SIZE_LARGEST = GW_BLOCK };
+enum { SIZE_LARGEST = GW_BLOCK };
 
 static const gw_codec_param_t params[] = {
     [SIZE] = {"size", GW_PARAM_INT, "256", 16, SIZE_LARGEST, NULL,
@@ -55,9 +57,10 @@ static gw_status_t check(const gw_coder_t *coder, char *why, size_t size)
         }
     }
     double blocks = coder->value[DOMAIN] / coder->value[SIZE];
-    if (blocks < 1 || blocks > BLOCKS_MAX) {
+    if (blocks < 1 || blocks > GW_BLOCK_BLOCKS) {
         snprintf(why, size, "domain=%.0f: 1 to %d blocks of size=%.0f are needed, such as %.0f",
-                 coder->value[DOMAIN], BLOCKS_MAX, coder->value[SIZE], 256 * coder->value[SIZE]);
+                 coder->value[DOMAIN], GW_BLOCK_BLOCKS, coder->value[SIZE],
+                 256 * coder->value[SIZE]);
         return GW_ERR_BAD_SETTING;
     }
     gw_coder_t plain;
@@ -91,26 +94,20 @@ static size_t bound(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count
 /* ---- Layout -------------------------------------------------------------------------------------
  */
 
-/* The first byte of a domain. */
-typedef enum form { NOTHING, SOME, DENSE } form_t;
-
-/* A domain of n elements: its blocks, and the elements of those that are sent. */
-typedef struct domain {
-    size_t n, size, blocks, map_bytes, wide;
-} domain_t;
-
-static domain_t domain_of(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t n)
+static gw_block_layout_t layout_of(const gw_coder_t *coder, gw_dtype_t wire_dtype)
 {
-    domain_t d = {.n = n, .size = (size_t)coder->value[SIZE]};
-    d.blocks = (n + d.size - 1) / d.size;
-    d.map_bytes = (d.blocks + 7) / 8;
-    d.wide = gw__element_bytes(wire_dtype);
-    return d;
+    gw_block_layout_t layout = {.log2_size = gw__log2((size_t)coder->value[SIZE]),
+                                .log2_domain = gw__log2((size_t)coder->value[DOMAIN]),
+                                .wire = wire_dtype};
+    if (coder->value[MODE])
+        layout.ratio = gw__ratio_fixed(coder->value[RATIO]);
+    return layout;
 }
 
-static size_t elements_of(const domain_t *d, size_t block)
+static gw_block_domain_t domain_of(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t n)
 {
-    return block + 1 < d->blocks ? d->size : d->n - block * d->size;
+    gw_block_layout_t layout = layout_of(coder, wire_dtype);
+    return gw__block_domain(&layout, n);
 }
 
 static bool is_set(const uint8_t *map, size_t block)
@@ -119,38 +116,32 @@ static bool is_set(const uint8_t *map, size_t block)
 }
 
 /* Bytes of the blocks in a bitmap. */
-static size_t sent_bytes(const domain_t *d, const uint8_t *map)
+static size_t sent_bytes(const gw_block_domain_t *d, const uint8_t *map)
 {
     size_t set = 0;
     for (size_t i = 0; i < d->map_bytes; i++)
         set += (size_t)__builtin_popcount(map[i]);
-    size_t elements = set * d->size;
-    if (is_set(map, d->blocks - 1))
-        elements -= d->size - elements_of(d, d->blocks - 1);
-    return elements * d->wide;
-}
-
-static bool pays(const domain_t *d, size_t sent)
-{
-    return d->map_bytes + sent < d->n * d->wide;
+    return gw__block_bytes(d, set, is_set(map, d->blocks - 1));
 }
 
 /* Bytes of a domain that begins here; 0 when no encoder can have written it. */
-static size_t measure(const domain_t *d, const uint8_t *at, size_t length)
+static size_t measure(const gw_block_domain_t *d, const uint8_t *at, size_t length)
 {
-    if (length < 1)
+    if (length < 1 || at[0] > GW_BLOCK_DENSE)
         return 0;
-    if (at[0] == NOTHING)
-        return 1;
-    if (at[0] == DENSE)
-        return length > d->n * d->wide ? 1 + d->n * d->wide : 0;
-    if (at[0] != SOME || length < 1 + d->map_bytes)
+    gw_block_form_t form = (gw_block_form_t)at[0];
+    size_t sent = 0, data = gw__block_data(d, form);
+    if (length < data)
         return 0;
-    const uint8_t *map = at + 1;
-    if (d->blocks % 8 && map[d->map_bytes - 1] >> d->blocks % 8)
-        return 0;
-    size_t sent = sent_bytes(d, map), bytes = 1 + d->map_bytes + sent;
-    return sent && pays(d, sent) && bytes <= length ? bytes : 0;
+    if (form == GW_BLOCK_SOME) {
+        sent = sent_bytes(d, at + 1);
+        if (d->blocks % 8 && at[d->map_bytes] >> d->blocks % 8)
+            return 0;
+        if (gw__block_form(d, sent) != GW_BLOCK_SOME)
+            return 0;
+    }
+    size_t bytes = gw__block_whole(d, form, sent);
+    return bytes <= length ? bytes : 0;
 }
 
 /* ---- Encoding -----------------------------------------------------------------------------------
@@ -162,7 +153,7 @@ typedef struct work {
     size_t at;       /* of the domain in the call's piece */
     float *residual; /* of the domain; NULL: none */
     bool mixed;      /* some elements are not finite: they are in the source alone */
-    float rms[BLOCKS_MAX];
+    float rms[GW_BLOCK_BLOCKS];
     float tile[GW_BLOCK], sent[GW_BLOCK];
     uint32_t place[GW_BLOCK]; /* 0, 1, 2, ... */
 } work_t;
@@ -176,9 +167,9 @@ static const float *source(const gw_encode_t *in, size_t at, size_t n, float *ti
 }
 
 /* The elements of a block as they are to be sent. */
-static const float *look(work_t *w, const domain_t *d, size_t block)
+static const float *look(work_t *w, const gw_block_domain_t *d, size_t block)
 {
-    size_t first = block * d->size, n = elements_of(d, block);
+    size_t first = block * d->size, n = gw__block_elements(d, block);
     if (w->residual && !w->mixed)
         return w->residual + first;
     const float *x = source(w->in, w->at + first, n, w->tile);
@@ -191,7 +182,7 @@ static const float *look(work_t *w, const domain_t *d, size_t block)
 }
 
 /* Adds the source to the residual; returns whether all of it is finite. */
-static bool take_up(work_t *w, const domain_t *d)
+static bool take_up(work_t *w, const gw_block_domain_t *d)
 {
     const gw_topk_kernels_t *topk = &gw__kernels()->topk;
     size_t lost = 0;
@@ -207,11 +198,11 @@ static bool take_up(work_t *w, const domain_t *d)
 }
 
 /* -0 counts as 0: products with a mask are full of it. */
-static void mark_nonzero(work_t *w, const domain_t *d, uint8_t *map)
+static void mark_nonzero(work_t *w, const gw_block_domain_t *d, uint8_t *map)
 {
     size_t wide = gw__element_bytes(w->in->src_dtype);
     for (size_t b = 0; b < d->blocks; b++) {
-        size_t n = elements_of(d, b);
+        size_t n = gw__block_elements(d, b);
         const uint8_t *src = (const uint8_t *)w->in->src + wide * (w->at + b * d->size);
         bool any =
             w->residual
@@ -223,12 +214,12 @@ static void mark_nonzero(work_t *w, const domain_t *d, uint8_t *map)
 
 /* The k blocks of largest mean square, of equal ones the first, but none that is zero; and all that
  * hold what is not finite. */
-static void mark_largest(work_t *w, const domain_t *d, uint8_t *map)
+static void mark_largest(work_t *w, const gw_block_domain_t *d, uint8_t *map)
 {
     const gw_topk_kernels_t *topk = &gw__kernels()->topk;
     size_t k = gw__ratio_of(gw__ratio_fixed(w->coder->value[RATIO]), d->blocks);
     for (size_t b = 0; b < d->blocks; b++)
-        w->rms[b] = gw__kernels()->block.rms(look(w, d, b), elements_of(d, b));
+        w->rms[b] = gw__kernels()->block.rms(look(w, d, b), gw__block_elements(d, b));
     uint32_t least = gw__topk_bound(w->rms, d->blocks, 0, k, 0);
     least = least < GW_TOPK_INF ? least : GW_TOPK_INF - 1;
     size_t ties = k - (topk->count(w->rms, d->blocks, least + 1) < k
@@ -243,9 +234,9 @@ static void mark_largest(work_t *w, const domain_t *d, uint8_t *map)
 }
 
 /* One block, in the element type of the collective; what that loses stays in the residual. */
-static void write_block(work_t *w, const domain_t *d, size_t block, uint8_t *out)
+static void write_block(work_t *w, const gw_block_domain_t *d, size_t block, uint8_t *out)
 {
-    size_t n = elements_of(d, block), at = w->at + block * d->size;
+    size_t n = gw__block_elements(d, block), at = w->at + block * d->size;
     if (!w->residual && w->in->src_dtype == w->in->wire_dtype) {
         memcpy(out, (const uint8_t *)w->in->src + d->wide * at, n * d->wide);
         return;
@@ -260,28 +251,26 @@ static void write_block(work_t *w, const domain_t *d, size_t block, uint8_t *out
 }
 
 /* Returns the bytes that were written. */
-static size_t encode_domain(work_t *w, const domain_t *d, uint8_t *dst)
+static size_t encode_domain(work_t *w, const gw_block_domain_t *d, uint8_t *dst)
 {
-    uint8_t map[BLOCKS_MAX / 8];
+    uint8_t map[GW_BLOCK_BLOCKS / 8];
     memset(map, 0, d->map_bytes);
     if (w->coder->value[MODE])
         mark_largest(w, d, map);
     else
         mark_nonzero(w, d, map);
-    size_t sent = sent_bytes(d, map);
-    uint8_t *out = dst + 1;
-    dst[0] = sent == 0 ? NOTHING : pays(d, sent) ? SOME : DENSE;
-    if (dst[0] == NOTHING)
+    gw_block_form_t form = gw__block_form(d, sent_bytes(d, map));
+    uint8_t *out = dst + gw__block_data(d, form);
+    dst[0] = (uint8_t)form;
+    if (form == GW_BLOCK_NOTHING)
         return 1;
-    if (dst[0] == SOME) {
-        memcpy(out, map, d->map_bytes);
-        out += d->map_bytes;
-    }
+    if (form == GW_BLOCK_SOME)
+        memcpy(dst + 1, map, d->map_bytes);
     for (size_t b = 0; b < d->blocks; b++) {
-        if (dst[0] == SOME && !is_set(map, b))
+        if (form == GW_BLOCK_SOME && !is_set(map, b))
             continue;
         write_block(w, d, b, out);
-        out += elements_of(d, b) * d->wide;
+        out += gw__block_elements(d, b) * d->wide;
     }
     return (size_t)(out - dst);
 }
@@ -302,7 +291,7 @@ static gw_status_t encode(const gw_coder_t *coder, gw_encode_t *in, uint8_t *dst
     in->poisoned = 0;
     for (size_t n; w.at < in->count; w.at += n) {
         n = in->count - w.at < grain(coder) ? in->count - w.at : grain(coder);
-        domain_t d = domain_of(coder, in->wire_dtype, n);
+        gw_block_domain_t d = domain_of(coder, in->wire_dtype, n);
         w.residual = in->residual ? in->residual + w.at : NULL;
         w.mixed = false;
         if (w.residual || coder->value[MODE])
@@ -335,40 +324,49 @@ static void decode_block(const gw_decode_t *in, const uint8_t *payload, size_t a
 }
 
 /* Where nothing was sent, adding leaves dst as it is. */
-static void decode_domain(const gw_decode_t *in, const domain_t *d, const uint8_t *payload,
+static void decode_domain(const gw_decode_t *in, const gw_block_domain_t *d, const uint8_t *payload,
                           size_t at)
 {
-    const uint8_t *map = payload + 1, *elements = payload + 1;
+    gw_block_form_t form = (gw_block_form_t)payload[0];
+    const uint8_t *map = payload + 1, *elements = payload + gw__block_data(d, form);
     size_t wide = gw__element_bytes(in->dst_dtype);
-    form_t form = (form_t)payload[0];
-    if (form != DENSE && in->mode == GW_DECODE_STORE)
+    if (form != GW_BLOCK_DENSE && in->mode == GW_DECODE_STORE)
         memset((uint8_t *)in->dst + wide * at, 0, wide * d->n);
-    if (form == SOME)
-        elements += d->map_bytes;
-    for (size_t b = 0; form != NOTHING && b < d->blocks; b++) {
-        size_t n = elements_of(d, b);
-        if (form == SOME && !is_set(map, b))
+    for (size_t b = 0; form != GW_BLOCK_NOTHING && b < d->blocks; b++) {
+        size_t n = gw__block_elements(d, b);
+        if (form == GW_BLOCK_SOME && !is_set(map, b))
             continue;
         decode_block(in, elements, at + b * d->size, n);
         elements += n * d->wide;
     }
 }
 
-/* All domains, to check them or to decode them; false when one is none. */
-static bool walk(const gw_coder_t *coder, const gw_decode_t *in, bool decodes)
+/* Checks all domains, notes where they begin unless `starts` is NULL, and decodes them if it is to;
+ * false when one is none. */
+static bool walk(const gw_coder_t *coder, const gw_decode_t *in, uint32_t *starts, bool decodes)
 {
     size_t used = 0;
     for (size_t i = 0, n; i < in->count; i += n) {
         n = in->count - i < grain(coder) ? in->count - i : grain(coder);
-        domain_t d = domain_of(coder, in->wire_dtype, n);
+        gw_block_domain_t d = domain_of(coder, in->wire_dtype, n);
         size_t bytes = measure(&d, in->payload + used, in->length - used);
         if (bytes == 0)
             return false;
+        if (starts)
+            *starts++ = (uint32_t)used;
         if (decodes)
             decode_domain(in, &d, in->payload + used, i);
         used += bytes;
     }
     return used == in->length;
+}
+
+static bool index_domains(const gw_coder_t *coder, gw_dtype_t wire_dtype, const uint8_t *payload,
+                          size_t length, size_t count, uint32_t *starts)
+{
+    gw_decode_t in = {
+        .payload = payload, .length = length, .wire_dtype = wire_dtype, .count = count};
+    return walk(coder, &in, starts, false);
 }
 
 static gw_status_t decode(const gw_coder_t *coder, const gw_decode_t *in)
@@ -379,9 +377,9 @@ static gw_status_t decode(const gw_coder_t *coder, const gw_decode_t *in)
         return GW_ERR_UNSUPPORTED;
     if (in->length > bound(coder, in->wire_dtype, in->count))
         return GW_ERR_FRAME_LENGTH;
-    if (!walk(coder, in, false))
+    if (!walk(coder, in, NULL, false))
         return GW_ERR_FRAME_PAYLOAD;
-    walk(coder, in, true);
+    walk(coder, in, NULL, true);
     return GW_OK;
 }
 
@@ -414,6 +412,47 @@ static gw_status_t get_params(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder
     coder->value[DOMAIN] = (double)(1u << in[1]);
     return GW_OK;
 }
+
+/* ---- On the device ------------------------------------------------------------------------------
+ */
+
+static size_t domains_of(const gw_coder_t *coder, size_t count)
+{
+    return (count + grain(coder) - 1) / grain(coder);
+}
+
+static size_t device_scratch(const gw_coder_t *coder, size_t count)
+{
+    gw_block_layout_t layout = layout_of(coder, GW_F32);
+    return gw__cuda_block_work(&layout, count) * sizeof(uint32_t);
+}
+
+static gw_status_t device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_encode_t *in, uint8_t *dst, gw_cuda_result_t *result)
+{
+    gw_block_layout_t layout = layout_of(coder, in->wire_dtype);
+    return gw__cuda_block.encode(queue, &layout, in->src_dtype, in->src, in->residual, in->count,
+                                 dst, queue->scratch, result);
+}
+
+static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
+                                 const gw_decode_t *in, gw_cuda_result_t *result)
+{
+    gw_block_layout_t layout = layout_of(coder, in->wire_dtype);
+    const uint32_t *starts = gw__device_starts(coder, in->wire_dtype, in->count, in->payload);
+    return in->mode == GW_DECODE_ADD
+               ? gw__cuda_block.add(queue, &layout, in->payload, starts, in->count, in->dst)
+               : gw__cuda_block.store(queue, &layout, in->payload, starts, in->count, in->dst_dtype,
+                                      in->dst);
+}
+
+const gw__device_codec_t gw__device_block = {.family = &gw__codec_block,
+                                             .encode = device_encode,
+                                             .decode = device_decode,
+                                             .scratch = device_scratch,
+                                             .halves = true,
+                                             .units = domains_of,
+                                             .index = index_domains};
 
 const gw_codec_t gw__codec_block = {
     .abi = GW_CODEC_ABI,

@@ -130,7 +130,7 @@ static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder
 }
 
 const gw__device_codec_t gw__device_cast = {
-    &gw__codec_cast, device_encode, device_decode, NULL, NULL, NULL};
+    .family = &gw__codec_cast, .encode = device_encode, .decode = device_decode};
 
 const gw_codec_t gw__codec_cast = {
     .abi = GW_CODEC_ABI,

@@ -5,7 +5,7 @@
 static const gw__device_codec_t *const served[] = {
     &gw__device_raw,     &gw__device_quant, &gw__device_cast,   &gw__device_fp8,
     &gw__device_fp4,     &gw__device_sign,  &gw__device_rotate, &gw__device_natural,
-    &gw__device_randomk, &gw__device_topk,
+    &gw__device_randomk, &gw__device_topk,  &gw__device_block,
 };
 
 const gw__device_codec_t *gw__codec_device(const gw_codec_t *family)
@@ -26,6 +26,56 @@ size_t gw__device_scratch(const gw_coder_t *coder, size_t count)
 {
     const gw__device_codec_t *codec = gw__codec_device(coder->family);
     return codec && codec->scratch ? codec->scratch(coder, count) : 0;
+}
+
+/* ---- Payloads without a fixed length ------------------------------------------------------------
+ */
+
+bool gw__device_is_fixed(const gw_coder_t *coder)
+{
+    return !gw__codec_device(coder->family)->index;
+}
+
+size_t gw__device_room(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count)
+{
+    const gw__device_codec_t *codec = gw__codec_device(coder->family);
+    size_t bound = coder->family->bound(coder, wire_dtype, count);
+    /* At any address there is a multiple of 4 in the first three bytes behind it. */
+    return codec->index ? bound + 3 + codec->units(coder, count) * sizeof(uint32_t) : bound;
+}
+
+static size_t starts_at(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count,
+                        const uint8_t *payload)
+{
+    size_t bound = coder->family->bound(coder, wire_dtype, count);
+    return bound + (-((uintptr_t)payload + bound) & 3);
+}
+
+const uint32_t *gw__device_starts(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count,
+                                  const uint8_t *payload)
+{
+    const uint8_t *at = payload + starts_at(coder, wire_dtype, count, payload);
+    return (const uint32_t *)(const void *)at;
+}
+
+gw_status_t gw__device_index(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count,
+                             uint8_t *payload, size_t length)
+{
+    const gw__device_codec_t *codec = gw__codec_device(coder->family);
+    if (!codec->index)
+        return GW_OK;
+    if (length > coder->family->bound(coder, wire_dtype, count))
+        return GW_ERR_FRAME_LENGTH;
+    void *starts = payload + starts_at(coder, wire_dtype, count, payload);
+    return codec->index(coder, wire_dtype, payload, length, count, starts) ? GW_OK
+                                                                           : GW_ERR_FRAME_PAYLOAD;
+}
+
+/* Whether a payload may have this length. */
+static bool may_have(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count, size_t length)
+{
+    size_t bound = coder->family->bound(coder, wire_dtype, count);
+    return gw__device_is_fixed(coder) ? length == bound : length <= bound;
 }
 
 /* ---- Elements -----------------------------------------------------------------------------------
@@ -60,6 +110,13 @@ gw_status_t gw__device_add(gw_cuda_queue_t *queue, gw_dtype_t dtype, const void 
 /* ---- The contract -------------------------------------------------------------------------------
  */
 
+/* Whether the family has to be given elements of another type by way of binary32. */
+static bool converts(const gw_coder_t *coder, gw_dtype_t dtype, gw_dtype_t wire_dtype)
+{
+    bool as_it_is = gw__codec_device(coder->family)->halves && dtype == wire_dtype;
+    return dtype != GW_F32 && !as_it_is;
+}
+
 /* What can be told without the device. */
 static gw_status_t check(const gw_cuda_queue_t *queue, const gw_coder_t *coder, gw_dtype_t dtype,
                          gw_dtype_t wire, uint64_t first, size_t count)
@@ -80,7 +137,7 @@ gw_status_t gw__device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
         status = GW_ERR_UNSUPPORTED;
     if (status || !in->count)
         return status;
-    if (in->src_dtype != GW_F32) {
+    if (converts(coder, in->src_dtype, in->wire_dtype)) {
         inner.src = wide;
         inner.src_dtype = GW_F32;
         status = gw__device_widen(queue, in->src_dtype, in->src, wide, in->count);
@@ -95,13 +152,13 @@ gw_status_t gw__device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
 {
     gw_decode_t inner = *in;
     gw_status_t status = check(queue, coder, in->dst_dtype, in->wire_dtype, in->first, in->count);
-    bool narrow = in->dst_dtype != GW_F32;
-    if (status == GW_OK && in->mode == GW_DECODE_ADD && narrow)
+    if (status == GW_OK && in->mode == GW_DECODE_ADD && in->dst_dtype != GW_F32)
         status = GW_ERR_UNSUPPORTED;
-    if (status == GW_OK && in->length != coder->family->bound(coder, in->wire_dtype, in->count))
+    if (status == GW_OK && !may_have(coder, in->wire_dtype, in->count, in->length))
         status = GW_ERR_FRAME_LENGTH;
     if (status || !in->count)
         return status;
+    bool narrow = converts(coder, in->dst_dtype, in->wire_dtype);
     if (narrow) {
         inner.dst = wide;
         inner.dst_dtype = GW_F32;
@@ -120,6 +177,8 @@ static gw_status_t check_reduce(const gw_cuda_queue_t *queue, const gw_coder_t *
 {
     gw_status_t status = check(queue, coder, in->own_dtype, in->wire_dtype, in->first, in->count);
     size_t bytes = coder->family->bound(coder, in->wire_dtype, in->count);
+    if (status == GW_OK && !gw__device_is_fixed(coder))
+        status = GW_ERR_UNSUPPORTED;
     if (status == GW_OK && in->own_at > in->payloads)
         status = GW_ERR_INVALID;
     for (size_t k = 0; k < in->payloads && status == GW_OK; k++)
@@ -135,7 +194,7 @@ static gw_status_t reduce_at_once(gw_cuda_queue_t *queue, const gw_coder_t *code
 {
     gw_reduce_t inner = *in;
     gw_status_t status = GW_OK;
-    if (in->own_dtype != GW_F32) {
+    if (converts(coder, in->own_dtype, in->wire_dtype)) {
         inner.own = wide;
         inner.own_dtype = GW_F32;
         status = gw__device_widen(queue, in->own_dtype, in->own, wide, in->count);

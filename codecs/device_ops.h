@@ -9,8 +9,9 @@
 /*
  * What a family does itself, on elements of binary32; a family without it is not served on the
  * device. Structs are those of the contract with device pointers in them (payload lists: a host
- * array of them); src_dtype, own_dtype and dst_dtype are GW_F32, the count is not 0. Families with
- * grains: `first` is a multiple.
+ * array of them); src_dtype, own_dtype and dst_dtype are GW_F32, but for families that take
+ * `halves` also the type of the wire; the count is not 0. Families with grains: `first` is a
+ * multiple.
  */
 typedef struct gw__device_codec {
     const gw_codec_t *family;
@@ -25,12 +26,19 @@ typedef struct gw__device_codec {
     bool (*serves)(const gw_coder_t *coder);
     /* Bytes of queue->scratch that a call of so many elements wants; NULL: none. */
     size_t (*scratch)(const gw_coder_t *coder, size_t count);
+    bool halves; /* every bit of a 16-bit element counts: they are not to go by way of binary32 */
+    /* Of families whose payloads have no fixed length, else NULL: into how many units a payload of
+     * so many elements falls, and where each of them begins. By the host, which reads what it needs
+     * of the payload: false when an encoder cannot have written it. */
+    size_t (*units)(const gw_coder_t *coder, size_t count);
+    bool (*index)(const gw_coder_t *coder, gw_dtype_t wire_dtype, const uint8_t *payload,
+                  size_t length, size_t count, uint32_t *starts);
 } gw__device_codec_t;
 
 /* Each in its family's file; a new one: a line in device_ops.c. */
 extern const gw__device_codec_t gw__device_raw, gw__device_quant, gw__device_cast, gw__device_fp8,
     gw__device_fp4, gw__device_sign, gw__device_rotate, gw__device_natural, gw__device_randomk,
-    gw__device_topk;
+    gw__device_topk, gw__device_block;
 
 /* What serves this family on the device; NULL: nothing does. */
 const gw__device_codec_t *gw__codec_device(const gw_codec_t *family);
@@ -43,6 +51,28 @@ bool gw__device_serves(const gw_coder_t *coder);
 size_t gw__device_scratch(const gw_coder_t *coder, size_t count);
 
 /*
+ * Payloads without a fixed length: what decodes them has to know where their units begin. The host
+ * finds that out, and leaves it behind the place that the longest payload would take, where kernels
+ * find it. So payloads lie in memory that both can reach.
+ *
+ * gw__device_room: bytes for a payload of so many elements and that index; gw__device_index: makes
+ * it, and must have been called for every payload that is decoded. For other families nothing is
+ * made, and the room is bound().
+ * GW_ERR_FRAME_LENGTH, GW_ERR_FRAME_PAYLOAD: it is none that an encoder writes.
+ */
+size_t gw__device_room(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count);
+gw_status_t gw__device_index(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count,
+                             uint8_t *payload, size_t length);
+
+/* Where that index is. */
+const uint32_t *gw__device_starts(const gw_coder_t *coder, gw_dtype_t wire_dtype, size_t count,
+                                  const uint8_t *payload);
+
+/* Whether the length of payloads follows from their count; else encode leaves it in result->length,
+ * and there is no reduce. */
+bool gw__device_is_fixed(const gw_coder_t *coder);
+
+/*
  * encode(), decode() and reduce() of the contract, put on a queue: the same bytes, bits and
  * residual, with device pointers in `in`. `wide` is working memory on the device, in->count floats;
  * encode and decode may be given NULL where gw__device_wants_wide() says so.
@@ -53,9 +83,9 @@ size_t gw__device_scratch(const gw_coder_t *coder, size_t count);
  * residual of a reduce. In the structs `poisoned` and `refused` are left alone. Momentum is not
  * served.
  *
- * GW_ERR_UNSUPPORTED (family, parameters, dtype, momentum), GW_ERR_INVALID (also: no queue->scratch
- * where some is wanted), GW_ERR_FRAME_LENGTH: nothing was launched. Others are the queue's, and
- * part of the work may be on it then.
+ * GW_ERR_UNSUPPORTED (family, parameters, dtype, momentum; reduce: no fixed length), GW_ERR_INVALID
+ * (also: no queue->scratch where some is wanted), GW_ERR_FRAME_LENGTH: nothing was launched. Others
+ * are the queue's, and part of the work may be on it then.
  */
 gw_status_t gw__device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
                               const gw_encode_t *in, float *wide, uint8_t *dst,

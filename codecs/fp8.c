@@ -128,8 +128,8 @@ static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder
         queue, &f.spec, in->payload, in->count, in->dst, result);
 }
 
-const gw__device_codec_t gw__device_fp8 = {&gw__codec_fp8, device_encode, device_decode,
-                                           NULL,           NULL,          NULL};
+const gw__device_codec_t gw__device_fp8 = {
+    .family = &gw__codec_fp8, .encode = device_encode, .decode = device_decode};
 
 const gw_codec_t gw__codec_fp8 = {
     .abi = GW_CODEC_ABI,

@@ -303,8 +303,10 @@ static gw_status_t device_reduce(gw_cuda_queue_t *queue, const gw_coder_t *coder
                                  dst, result);
 }
 
-const gw__device_codec_t gw__device_quant = {&gw__codec_quant, device_encode, device_decode,
-                                             device_reduce,    NULL,          NULL};
+const gw__device_codec_t gw__device_quant = {.family = &gw__codec_quant,
+                                             .encode = device_encode,
+                                             .decode = device_decode,
+                                             .reduce = device_reduce};
 
 const gw_codec_t gw__codec_quant = {
     .abi = GW_CODEC_ABI,

@@ -442,8 +442,10 @@ static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder
         queue, &spec, in->payload, in->count, in->dst, queue->scratch, result);
 }
 
-const gw__device_codec_t gw__device_randomk = {
-    &gw__codec_randomk, device_encode, device_decode, NULL, NULL, device_scratch};
+const gw__device_codec_t gw__device_randomk = {.family = &gw__codec_randomk,
+                                               .encode = device_encode,
+                                               .decode = device_decode,
+                                               .scratch = device_scratch};
 
 const gw_codec_t gw__codec_randomk = {
     .abi = GW_CODEC_ABI,

@@ -133,26 +133,31 @@ static gw_status_t get_params(const uint8_t in[GW_CODEC_HEADER_PARAMS], gw_coder
     return memcmp(in, none, sizeof none) ? GW_ERR_FRAME_HEADER : GW_OK;
 }
 
-/* ---- On the device: elements of the wire's type, which device_ops.c converts
- * ---------------------
+/* ---- On the device ------------------------------------------------------------------------------
  */
 
 static gw_status_t device_encode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
                                  const gw_encode_t *in, uint8_t *dst, gw_cuda_result_t *result)
 {
+    if (in->src_dtype == in->wire_dtype)
+        return gw__cuda_sum.copy(queue, dst, in->src,
+                                 in->count * gw__element_bytes(in->wire_dtype));
     return gw__device_narrow(queue, in->wire_dtype, in->src, dst, in->count);
 }
 
 static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder,
                                  const gw_decode_t *in, gw_cuda_result_t *result)
 {
-    return in->mode == GW_DECODE_ADD
-               ? gw__device_add(queue, in->wire_dtype, in->payload, in->dst, in->count)
-               : gw__device_widen(queue, in->wire_dtype, in->payload, in->dst, in->count);
+    if (in->mode == GW_DECODE_ADD)
+        return gw__device_add(queue, in->wire_dtype, in->payload, in->dst, in->count);
+    if (in->dst_dtype == in->wire_dtype)
+        return gw__cuda_sum.copy(queue, in->dst, in->payload,
+                                 in->count * gw__element_bytes(in->wire_dtype));
+    return gw__device_widen(queue, in->wire_dtype, in->payload, in->dst, in->count);
 }
 
-const gw__device_codec_t gw__device_raw = {&gw__codec_raw, device_encode, device_decode,
-                                           NULL,           NULL,          NULL};
+const gw__device_codec_t gw__device_raw = {
+    .family = &gw__codec_raw, .encode = device_encode, .decode = device_decode, .halves = true};
 
 const gw_codec_t gw__codec_raw = {
     .abi = GW_CODEC_ABI,

@@ -278,8 +278,10 @@ static gw_status_t device_reduce(gw_cuda_queue_t *queue, const gw_coder_t *coder
     return gw__cuda_rotate.reduce(queue, &spec, &sum, in->residual, in->count, dst, result);
 }
 
-const gw__device_codec_t gw__device_rotate = {&gw__codec_rotate, device_encode, device_decode,
-                                              device_reduce,     NULL,          NULL};
+const gw__device_codec_t gw__device_rotate = {.family = &gw__codec_rotate,
+                                              .encode = device_encode,
+                                              .decode = device_decode,
+                                              .reduce = device_reduce};
 
 const gw_codec_t gw__codec_rotate = {
     .abi = GW_CODEC_ABI,

@@ -341,8 +341,11 @@ static gw_status_t device_decode(gw_cuda_queue_t *queue, const gw_coder_t *coder
         queue, &layout, in->payload, in->count, in->dst, result);
 }
 
-const gw__device_codec_t gw__device_topk = {&gw__codec_topk, device_encode, device_decode, NULL,
-                                            device_serves,   device_scratch};
+const gw__device_codec_t gw__device_topk = {.family = &gw__codec_topk,
+                                            .encode = device_encode,
+                                            .decode = device_decode,
+                                            .serves = device_serves,
+                                            .scratch = device_scratch};
 
 const gw_codec_t gw__codec_topk = {
     .abi = GW_CODEC_ABI,

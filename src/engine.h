@@ -45,7 +45,7 @@ typedef struct gw__engine_figures {
 
 /* A computing task that runs on the GPU. */
 typedef struct gw__gpu_task {
-    uint32_t words[2]; /* a gw_cuda_result_t, which kernels add to */
+    uint32_t words[3]; /* a gw_cuda_result_t, which kernels add to */
     uint32_t mark;     /* the task is done when the stream has been so often where it counts */
 } gw__gpu_task_t;
 
@@ -60,7 +60,8 @@ typedef struct gw__round {
     uint8_t *state;
     gw_request_t *request;
     int64_t *began_ns; /* of messages, when there is a timeline */
-    uint8_t *frames;   /* of calls on device memory: pinned, and known to the device */
+    uint8_t *frames;   /* `frame_stride` bytes each; of calls on device memory: pinned, and known to
+                          the device */
     size_t *frame_length;
     gw__gpu_task_t *on_gpu;  /* per task; NULL: none runs there */
     float *sum;              /* one per channel. NULL: the plan adds without it */
@@ -122,7 +123,8 @@ typedef struct gw__engine {
     size_t memory_bytes;
     size_t memory_limit; /* fewer rounds at once rather than more bytes than this */
     uint32_t window;     /* rounds under way at once in this call; ranks may differ */
-    size_t frame_capacity;
+    size_t frame_capacity; /* bytes that a frame may have */
+    size_t frame_stride;   /* from one frame of a round to the next */
     gw__round_t rounds[GW__WINDOW];
 
     /* The call under way. */

@@ -43,7 +43,8 @@ static size_t sum_room(const gw__engine_call_t *call)
 
 static size_t frame_room(const gw__engine_call_t *call)
 {
-    return aligned(gw_frame_bound(call->coder, call->dtype, call->plan.chunk));
+    size_t bytes = gw_frame_bound(call->coder, call->dtype, call->plan.chunk);
+    return aligned(call->gpu ? gw__gpu_frame_room(call) : bytes);
 }
 
 /* What the host alone touches, frames, and sums: three times the same stock, but for calls on
@@ -128,7 +129,8 @@ static gw_status_t grow(gw__engine_t *engine, size_t bytes)
 gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *call)
 {
     stock_t count[3], host = {0}, pinned = {0}, device = {0};
-    engine->frame_capacity = frame_room(call);
+    engine->frame_capacity = gw_frame_bound(call->coder, call->dtype, call->plan.chunk);
+    engine->frame_stride = frame_room(call);
     engine->window = window_of(engine, call);
     if (call->gpu && fit_gpu(engine, call, &pinned, &device) != GW_OK)
         return GW_ERR_NO_MEMORY;
@@ -146,7 +148,7 @@ gw_status_t gw__engine_reserve(gw__engine_t *engine, const gw__engine_call_t *ca
 uint8_t *gw__engine_frame(const gw__engine_t *engine, const gw__round_t *round,
                           const gw__task_t *task)
 {
-    return round->frames + (size_t)task->buffer * engine->frame_capacity;
+    return round->frames + (size_t)task->buffer * engine->frame_stride;
 }
 
 uint64_t gw__engine_key(const gw__engine_t *engine, const gw__task_t *task)
@@ -299,7 +301,7 @@ static gw_status_t merge(const gw__engine_t *engine, gw__round_t *round, const g
                          gw__result_t *out)
 {
     gw_merge_t io = {
-        .from = round->frames + (size_t)task->from * engine->frame_capacity,
+        .from = round->frames + (size_t)task->from * engine->frame_stride,
         .from_length = round->frame_length[task->from],
         .into = gw__engine_frame(engine, round, task),
         .into_length = round->frame_length[task->buffer],

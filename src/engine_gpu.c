@@ -32,6 +32,11 @@ size_t gw__gpu_scratch(const gw__engine_call_t *call)
     return call->gpu ? 2 * bytes + (scratch + 255) / 256 * 256 : 0;
 }
 
+size_t gw__gpu_frame_room(const gw__engine_call_t *call)
+{
+    return GW_FRAME_HEADER + gw__device_room(call->coder, call->dtype, call->plan.chunk);
+}
+
 gw__engine_room_t gw__gpu_room(const gw__gpu_t *gpu)
 {
     return (gw__engine_room_t){gpu->pinned->bytes, gpu->memory->bytes};
@@ -45,9 +50,7 @@ void gw__gpu_base(const gw__gpu_t *gpu, uint8_t **pinned, uint8_t **device)
 
 bool gw__gpu_serves(const gw_coder_t *coder, gw_plan_kind_t plan)
 {
-    const gw_codec_t *family = coder->family;
-    return gw__device_serves(coder) && (family->flags & GW_CODEC_FIXED) &&
-           !gw__keeps_momentum(coder) && !gw__plan_merges(plan);
+    return gw__device_serves(coder) && !gw__keeps_momentum(coder) && !gw__plan_merges(plan);
 }
 
 /* ---- Launches -----------------------------------------------------------------------------------
@@ -246,24 +249,30 @@ static gw__frame_piece_t piece_of(const gw__engine_t *engine, const gw__task_t *
     return (gw__frame_piece_t){engine->call->dtype, task->count, task->first};
 }
 
-/* A frame as it came, before the GPU reads its payload. */
+/* A frame as it came, before the GPU reads its payload; its own rank's are as they should be, but
+ * have to be indexed, too. */
 static gw_status_t check_frame(const gw__engine_t *engine, const gw__round_t *round,
                                const gw__task_t *task)
 {
-    size_t payload;
-    return gw__frame_check(engine->call->coder, piece_of(engine, task),
-                           gw__engine_frame(engine, round, task), round->frame_length[task->buffer],
-                           &payload);
+    const gw__engine_call_t *call = engine->call;
+    uint8_t *frame = gw__engine_frame(engine, round, task);
+    size_t length = round->frame_length[task->buffer], payload = length - GW_FRAME_HEADER;
+    gw_status_t status = GW_OK;
+    if (task->peer != engine->rank)
+        status = gw__frame_check(call->coder, piece_of(engine, task), frame, length, &payload);
+    return status ? status
+                  : gw__device_index(call->coder, call->dtype, task->count, frame + GW_FRAME_HEADER,
+                                     payload);
 }
 
-/* Those that a task reads; its own rank's are as they should be. */
+/* Those that a task reads. */
 static gw_status_t check_frames(const gw__engine_t *engine, const gw__round_t *round,
                                 const gw__task_t *task, int *peer)
 {
     gw_status_t status = GW_OK;
     if (task->kind == GW__TASK_DECODE_ADD || task->kind == GW__TASK_DECODE_STORE) {
         *peer = task->peer;
-        return task->peer == engine->rank ? GW_OK : check_frame(engine, round, task);
+        return check_frame(engine, round, task);
     }
     for (uint32_t i = task->dep[0];
          task->kind == GW__TASK_REDUCE_ENCODE && i <= task->dep[1] && status == GW_OK; i++) {
@@ -301,7 +310,9 @@ static gw_status_t find_culprit(const gw__engine_t *engine, const gw__round_t *r
 static void close_frame(const gw__engine_t *engine, gw__round_t *round, const gw__task_t *task)
 {
     const gw_coder_t *coder = engine->call->coder;
-    size_t payload = coder->family->bound(coder, engine->call->dtype, task->count);
+    size_t payload = gw__device_is_fixed(coder)
+                         ? coder->family->bound(coder, engine->call->dtype, task->count)
+                         : round->on_gpu[task - round->task].words[GW_CUDA_LENGTH];
     round->frame_length[task->buffer] =
         gw__frame_close(coder, piece_of(engine, task), engine->checksum, payload,
                         gw__engine_frame(engine, round, task));

@@ -33,6 +33,10 @@ struct gw__gpu {
 /* Bytes at the beginning of the device memory of a call for what one task at a time needs. */
 size_t gw__gpu_scratch(const gw__engine_call_t *call);
 
+/* Bytes of pinned memory for a frame of a chunk: behind it lies where the units of its payload
+ * begin, if its codec wants that. */
+size_t gw__gpu_frame_room(const gw__engine_call_t *call);
+
 /* What memory the call was given, and where it is. */
 gw__engine_room_t gw__gpu_room(const gw__gpu_t *gpu);
 void gw__gpu_base(const gw__gpu_t *gpu, uint8_t **pinned, uint8_t **device);

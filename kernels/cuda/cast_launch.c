@@ -94,4 +94,14 @@ static gw_status_t zero(gw_cuda_queue_t *queue, void *dst, size_t bytes)
     return gw__cuda_by_thread(queue, "gw_cuda_sum_zero", (bytes + 3) / 4, args);
 }
 
-const gw_cuda_sum_kernels_t gw__cuda_sum = {add, scale, copy, zero};
+static gw_status_t offsets(gw_cuda_queue_t *queue, uint32_t *words, size_t count, uint32_t *total)
+{
+    unsigned block = queue->block ? queue->block : GW_CUDA_OFFSETS_THREADS;
+    uint64_t number = count;
+    void *args[] = {&words, &number, &total};
+    return count ? queue->launch(queue, "gw_cuda_sum_offsets", 1, block,
+                                 block / GW_CUDA_WARP * (unsigned)sizeof *words, args)
+                 : GW_OK;
+}
+
+const gw_cuda_sum_kernels_t gw__cuda_sum = {add, scale, copy, zero, offsets};

@@ -3,11 +3,11 @@
 set(GRADWIRE_CUDA_ARCHS "80;90;100" CACHE STRING
     "GPU architectures to compile for, besides PTX of compute_75 for all others; empty: no code for GPUs")
 find_program(GRADWIRE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
-set(GW_CUDA_FAMILIES sum cast sign quant fp8 fp4 rotate natural randomk topk lowrank)
+set(GW_CUDA_FAMILIES sum cast sign quant fp8 fp4 rotate natural randomk topk block lowrank)
 set(GW_CUDA_DIR ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
 list(APPEND GW_KERNELS_SOURCES cuda/quant_launch.c cuda/sign_launch.c cuda/cast_launch.c
      cuda/fp8_launch.c cuda/fp4_launch.c cuda/rotate_launch.c cuda/natural_launch.c
-     cuda/randomk_launch.c cuda/topk_launch.c cuda/lowrank_launch.c cuda/cuda_images.c)
+     cuda/randomk_launch.c cuda/topk_launch.c cuda/block_launch.c cuda/lowrank_launch.c cuda/cuda_images.c)
 
 # The bytes of kernels/ref: no contraction, IEEE division and square root, denormals kept.
 set(GW_NVCC_FLAGS -std=c++17 -O3 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false

@@ -27,6 +27,7 @@ IMAGE(rotate)
 IMAGE(natural)
 IMAGE(randomk)
 IMAGE(topk)
+IMAGE(block)
 IMAGE(lowrank)
 
 #define ENTRY(family)                                                                              \
@@ -35,7 +36,7 @@ IMAGE(lowrank)
     }
 static const gw_cuda_image_t images[] = {ENTRY(sum),     ENTRY(cast), ENTRY(sign),   ENTRY(quant),
                                          ENTRY(fp8),     ENTRY(fp4),  ENTRY(rotate), ENTRY(natural),
-                                         ENTRY(randomk), ENTRY(topk), ENTRY(lowrank)};
+                                         ENTRY(randomk), ENTRY(topk), ENTRY(block),  ENTRY(lowrank)};
 enum { IMAGES = sizeof images / sizeof *images };
 
 const gw_cuda_image_t *gw__cuda_image(size_t i)

@@ -5,6 +5,7 @@
 
 #include <gradwire/status.h>
 
+#include "block_layout.h"
 #include "cuda_rooms.h"
 #include "kernels.h"
 #include "randomk_places.h"
@@ -19,8 +20,8 @@
  *
  * A count of 0 launches nothing. Status: that of the queue's launch, else GW_OK.
  *
- * What the host learns from the return values of CPU kernels is added to two words of device
- * memory, which the caller has zeroed (one result may serve many launches) and reads when they are
+ * What the host learns from the return values of CPU kernels is added to words of device memory,
+ * which the caller has zeroed (one result may serve many launches) and reads when they are
  * done: see gw_cuda_result_t.
  *
  * Payloads that are not valid: a kernel reads no byte outside of a payload and writes none outside
@@ -36,8 +37,10 @@ typedef struct gw_cuda_result {
     uint32_t poisoned; /* encode, reduce: + buckets (codecs cast, natural: elements) that are not
                           finite */
     uint32_t
-        invalid; /* decode: + buckets that are not valid; reduce: the greatest of payloads - k
-                    over all k whose payload is not valid: the first such k, 0 if there is none */
+        invalid;     /* decode: + buckets that are not valid; reduce: the greatest of payloads - k
+                        over all k whose payload is not valid: the first such k, 0 if there is none */
+    uint32_t length; /* encode of codecs whose payloads have no fixed length: bytes of the payload
+                        (this word is not added to) */
 } gw_cuda_result_t;
 
 typedef struct gw_cuda_queue gw_cuda_queue_t;
@@ -100,6 +103,8 @@ typedef struct gw_cuda_sum_kernels {
     gw_status_t (*scale)(gw_cuda_queue_t *queue, float *dst, float factor, size_t count);
     gw_status_t (*copy)(gw_cuda_queue_t *queue, void *dst, const void *src, size_t bytes);
     gw_status_t (*zero)(gw_cuda_queue_t *queue, void *dst, size_t bytes);
+    /* Each of `count` words becomes the sum of those before it, and *total that of all. */
+    gw_status_t (*offsets)(gw_cuda_queue_t *queue, uint32_t *words, size_t count, uint32_t *total);
 } gw_cuda_sum_kernels_t;
 
 typedef struct gw_cuda_sign_kernels {
@@ -188,6 +193,34 @@ typedef struct gw_cuda_topk_kernels {
                        const uint8_t *payload, size_t count, float *dst, gw_cuda_result_t *result);
 } gw_cuda_topk_kernels_t;
 
+/*
+ * Codec block. Elements are those of `from`: GW_F32, or the type of the wire. `work` is working
+ * memory on the device of gw__cuda_block_work() words, at a multiple of 4; its contents are
+ * anything. `poisoned` counts domains in which anything is not finite, where there is a residual or
+ * the largest are sent.
+ *
+ * Reading, the payload is one that the codec's decoder on the CPU accepts, and starts[i] is where
+ * its domain i begins.
+ */
+typedef struct gw_cuda_block_kernels {
+    gw_status_t (*encode)(gw_cuda_queue_t *queue, const gw_block_layout_t *layout, gw_dtype_t from,
+                          const void *src, float *residual, size_t count, uint8_t *dst,
+                          uint32_t *work, gw_cuda_result_t *result);
+    /* Elements of `to`: GW_F32, or the type of the wire. */
+    gw_status_t (*store)(gw_cuda_queue_t *queue, const gw_block_layout_t *layout,
+                         const uint8_t *payload, const uint32_t *starts, size_t count,
+                         gw_dtype_t to, void *dst);
+    gw_status_t (*add)(gw_cuda_queue_t *queue, const gw_block_layout_t *layout,
+                       const uint8_t *payload, const uint32_t *starts, size_t count, float *dst);
+} gw_cuda_block_kernels_t;
+
+/* Words for encoding: a bitmap and a length for each domain. */
+static inline size_t gw__cuda_block_work(const gw_block_layout_t *layout, size_t count)
+{
+    size_t domains = (count + ((size_t)1 << layout->log2_domain) - 1) >> layout->log2_domain;
+    return domains * (gw__cuda_block_words(layout->log2_size, layout->log2_domain) + 1);
+}
+
 /* As the CPU's: a panel is in host memory, matrices and factors on the device. */
 typedef struct gw_cuda_lowrank_kernels {
     gw_status_t (*project)(gw_cuda_queue_t *queue, const gw_lowrank_panel_t *panel,
@@ -213,6 +246,7 @@ extern const gw_cuda_rotate_kernels_t gw__cuda_rotate;
 extern const gw_cuda_natural_kernels_t gw__cuda_natural;
 extern const gw_cuda_randomk_kernels_t gw__cuda_randomk;
 extern const gw_cuda_topk_kernels_t gw__cuda_topk;
+extern const gw_cuda_block_kernels_t gw__cuda_block;
 extern const gw_cuda_lowrank_kernels_t gw__cuda_lowrank;
 
 /* A fat binary for cuModuleLoadData, with the kernels gw_cuda_<family>_*. */

@@ -9,6 +9,7 @@
 /* Words of results in device memory: gw_cuda_result_t. */
 #define GW_CUDA_POISONED 0
 #define GW_CUDA_INVALID  1
+#define GW_CUDA_LENGTH   2
 
 /* Payloads that one launch can sum. Their addresses travel as an argument of the launch, which may
  * hold 4,096 bytes. */
@@ -87,6 +88,22 @@ static GW_INLINE unsigned gw__cuda_natural_encode_room(const gw_natural_spec_t *
 
 /* topk: what the threads of a block share, bins of a digit above all. */
 #define GW_CUDA_TOPK_ROOM (4u * (2048 + 2 * 32 + 8))
+
+/* block: elements that a warp stages at a time; what the threads of a block that chooses share,
+ * besides the weights of a domain's blocks. */
+#define GW_CUDA_BLOCK_SEGMENT 256
+#define GW_CUDA_BLOCK_SHARED  (4u * (32 + 8))
+
+static GW_INLINE unsigned gw__cuda_block_room(void)
+{
+    return gw__cuda_bytes_room(4 * GW_CUDA_BLOCK_SEGMENT);
+}
+
+/* Words of the bitmap of a domain. */
+static GW_INLINE unsigned gw__cuda_block_words(unsigned log2_size, unsigned log2_domain)
+{
+    return ((1u << (log2_domain - log2_size)) + 31) / 32;
+}
 
 /* lowrank: columns of a factor that a thread sums at a time, where M is read once for each such
  * group; elements of a row that a warp expands at a time, four a lane. */

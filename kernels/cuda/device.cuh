@@ -279,6 +279,27 @@ GW_DEVICE void gw_put_octet(uint8_t *at, uint64_t codes, unsigned bytes)
     }
 }
 
+/* ---- Over the threads of a block ----------------------------------------------------------------
+ */
+
+/* How many threads before this one have it; *all: in the block. `of_warps` has a word for each
+ * warp; whoever uses it again puts a barrier before that. Every thread comes here. */
+GW_DEVICE unsigned gw_rank_in_block(uint32_t *of_warps, bool has, unsigned *all)
+{
+    uint32_t votes = __ballot_sync(GW_ALL, has);
+    unsigned before = (unsigned)__popc(votes & ((1u << gw_lane()) - 1)), total = 0;
+    unsigned warp = threadIdx.x / GW_LANES;
+    if (gw_lane() == 0)
+        of_warps[warp] = (uint32_t)__popc(votes);
+    __syncthreads();
+    for (unsigned w = 0; w < blockDim.x / GW_LANES; w++) {
+        before += w < warp ? of_warps[w] : 0;
+        total += of_warps[w];
+    }
+    *all = total;
+    return before;
+}
+
 /* ---- Counts -------------------------------------------------------------------------------------
  */
 

@@ -5,7 +5,11 @@
 
 #include "cuda_kernels.h"
 
-enum { GW_CUDA_WARP = 32, GW_CUDA_ELEMENTS = 4 /* a thread of an elementwise kernel takes */ };
+enum {
+    GW_CUDA_WARP = 32,
+    GW_CUDA_ELEMENTS = 4,          /* a thread of an elementwise kernel takes */
+    GW_CUDA_OFFSETS_THREADS = 1024 /* of a single block */
+};
 
 static inline gw_status_t gw__cuda_put(gw_cuda_queue_t *queue, const char *kernel, uint64_t blocks,
                                        unsigned block, unsigned shared, void **args)

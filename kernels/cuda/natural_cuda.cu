@@ -98,7 +98,6 @@ GW_DEVICE bool code_levels(const gw_natural_spec_t *spec, float *p, unsigned n,
     float scale = scale_of(spec, p, n, gw__float_of(most));
     if (gw_lane() == 0)
         gw__store_float(out, scale);
-    __syncwarp();
     for (unsigned o = gw_lane(); 8 * o < n; o += GW_LANES) {
         unsigned rest = n - 8 * o;
         gw_put_octet(out + 4 + o * spec->bits, code_octet(spec, scale, p, o, n, noise),

@@ -198,8 +198,7 @@ extern "C" __global__ void gw_cuda_rotate_decode(unsigned bits, unsigned block, 
             finish_block(z, n, add != 0, dst + k * block);
         else
             invalid += gw_lane() == 0;
-        __syncwarp();
-    }
+    } /* the next payload does not lie where this one's elements are read */
     gw_report(result + GW_CUDA_INVALID, invalid);
 }
 
@@ -293,7 +292,7 @@ GW_DEVICE bool encode_block(const job_t *job, float *p, float *z, unsigned m, bo
     }
     if (gw_lane() == 0)
         gw__store_float(out, scale);
-    __syncwarp();
+    __syncwarp(); /* of memory: so far there were shuffles */
     pack(job, z, m, out + GW_ROTATE_META_BYTES);
     __syncwarp();
     if (!keep)
@@ -353,12 +352,12 @@ GW_DEVICE void add_rows(float *p, const float *z, unsigned n, bool add)
         p[i] = add ? p[i] + z[i] : z[i];
 }
 
+/* Whoever changes z next puts a barrier before that. */
 GW_DEVICE void add_own(const float *own, unsigned n, bool add, float *p, float *z)
 {
     gw_load_sum(own, NULL, n, z);
     __syncwarp();
     add_rows(p, z, n, add);
-    __syncwarp();
 }
 
 /* The sum of a block, in order of rank, in p. Returns the first payload that is not valid, or their

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of binary32 arrays in device memory; copies of anything, and zeros. */
+/* Sums of binary32 arrays in device memory; copies of anything, and zeros; where things begin. */
 #include "device.cuh"
 
 /* src needs no alignment; where both lie at multiples of 16 a thread takes four elements. */
@@ -58,4 +58,34 @@ extern "C" __global__ void gw_cuda_sum_zero(uint8_t *dst, uint64_t bytes)
     }
     for (uint64_t j = done + i; j < bytes; j += gw_threads())
         dst[j] = 0;
+}
+
+/* Each word becomes the sum of those before it, and *total that of all. By one block; `of_warps`
+ * has a word for each of its warps. */
+extern "C" __global__ void gw_cuda_sum_offsets(uint32_t *words, uint64_t count, uint32_t *total)
+{
+    GW_SHARED(uint32_t, of_warps);
+    unsigned warp = threadIdx.x / GW_LANES, warps = blockDim.x / GW_LANES;
+    uint32_t before = 0;
+    for (uint64_t from = 0; from < count; from += blockDim.x) {
+        uint64_t i = from + threadIdx.x;
+        uint32_t own = i < count ? words[i] : 0, sum = own, at = before;
+        GW_UNROLL(5)
+        for (unsigned by = 1; by < GW_LANES; by *= 2) {
+            uint32_t other = __shfl_up_sync(GW_ALL, sum, by);
+            sum += gw_lane() >= by ? other : 0;
+        }
+        if (gw_lane() == GW_LANES - 1)
+            of_warps[warp] = sum;
+        __syncthreads();
+        for (unsigned w = 0; w < warps; w++) {
+            at += w < warp ? of_warps[w] : 0;
+            before += of_warps[w];
+        }
+        if (i < count)
+            words[i] = at + sum - own;
+        __syncthreads(); /* the next ones' sums */
+    }
+    if (threadIdx.x == 0)
+        *total = before;
 }

@@ -39,11 +39,6 @@ GW_DEVICE uint64_t blocks_in(unsigned log2_block, uint64_t count)
     return (count + ((uint64_t)1 << log2_block) - 1) >> log2_block;
 }
 
-GW_DEVICE unsigned warp_of_block(void)
-{
-    return threadIdx.x / GW_LANES;
-}
-
 /* ---- Selection ----------------------------------------------------------------------------------
  */
 
@@ -109,23 +104,6 @@ GW_DEVICE void choose_digit(pick_t *p, unsigned digit, unsigned k)
     __syncthreads();
 }
 
-/* How many elements of warps before this one have it, and of lanes before this one; *all: of the
- * block. Every thread comes here. */
-GW_DEVICE unsigned rank_in_block(uint32_t *of_warps, bool has, unsigned *all)
-{
-    uint32_t votes = __ballot_sync(GW_ALL, has);
-    unsigned before = (unsigned)__popc(votes & ((1u << gw_lane()) - 1)), total = 0;
-    if (gw_lane() == 0)
-        of_warps[warp_of_block()] = (uint32_t)__popc(votes);
-    __syncthreads();
-    for (unsigned w = 0; w < blockDim.x / GW_LANES; w++) {
-        before += w < warp_of_block() ? of_warps[w] : 0;
-        total += of_warps[w];
-    }
-    *all = total;
-    return before;
-}
-
 /* Indices and bits of values of what is picked, in order. What is written and what is left of ties
  * is read between the two ranks and changed behind them: their barriers keep these apart. */
 GW_DEVICE void collect(pick_t *p, const float *src, const float *residual, unsigned n,
@@ -137,10 +115,10 @@ GW_DEVICE void collect(pick_t *p, const float *src, const float *residual, unsig
         float x = i < n ? element(src, residual, i) : 0.0f;
         bool more = i < n && gw__topk_magnitude(x) > bound;
         bool tie = i < n && gw__topk_magnitude(x) == bound;
-        unsigned rank = rank_in_block(p->ties, tie, &ties);
+        unsigned rank = gw_rank_in_block(p->ties, tie, &ties);
         uint32_t left = p->ties_left, written = p->written;
         tie = tie && rank < left;
-        unsigned place = written + rank_in_block(p->part, more || tie, &found);
+        unsigned place = written + gw_rank_in_block(p->part, more || tie, &found);
         if (more || tie) {
             index[place] = i;
             value[place] = gw__float_bits(x);

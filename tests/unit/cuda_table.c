@@ -16,7 +16,7 @@ static const gw_kernels_t *ref;
 #define LAUNCH(call)                                                                               \
     do {                                                                                           \
         uint64_t mode = gw__fpmode_enter();                                                        \
-        result = (gw_cuda_result_t){0, 0};                                                         \
+        result = (gw_cuda_result_t){0};                                                         \
         if ((call) != GW_OK)                                                                       \
             abort();                                                                               \
         gw__fpmode_leave(mode);                                                                    \

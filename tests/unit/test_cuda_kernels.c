@@ -188,7 +188,7 @@ START_TEST(buckets_that_are_not_valid_are_left_and_counted)
     bool add = _i / CODED % 2;
     case_t c = case_of((unsigned)_i % CODED);
     size_t invalid = 0;
-    gw_cuda_result_t result = {0, 0};
+    gw_cuda_result_t result = {0};
     gw_cuda_queue_t *q = queue_of((size_t)_i);
     if (!q)
         return;
@@ -218,7 +218,7 @@ START_TEST(reduce_names_the_payload_that_is_not_valid)
     size_t who = gw_test_random(&seed) % PEERS, where = gw_test_random(&seed) % 7;
     size_t bytes = 6 * stride + gw__quant_bytes(spec.bits, COUNT % BUCKET);
     gw_cuda_queue_t *q = queue_of((size_t)_i);
-    gw_cuda_result_t result = {0, 0};
+    gw_cuda_result_t result = {0};
     if (!q)
         return;
     for (size_t k = 0; k < PEERS; k++) {
@@ -330,7 +330,7 @@ START_TEST(rotated_sums_are_those_of_decoding_adding_and_encoding)
 {
     uint64_t seed = (uint64_t)_i + 3;
     gw_cuda_queue_t *q = queue_of((size_t)_i);
-    gw_cuda_result_t result = {0, 0};
+    gw_cuda_result_t result = {0};
     const uint8_t *list[PEERS];
     bool ef = _i % 5 != 0;
     if (!q)
@@ -353,7 +353,7 @@ START_TEST(rotated_sums_name_the_payload_that_is_not_valid)
 {
     uint64_t seed = (uint64_t)_i + 11;
     gw_cuda_queue_t *q = queue_of((size_t)_i);
-    gw_cuda_result_t result = {0, 0};
+    gw_cuda_result_t result = {0};
     const uint8_t *list[PEERS];
     if (!q)
         return;
@@ -455,7 +455,7 @@ START_TEST(randomk_encodes_as_the_codec)
 {
     uint64_t seed = (uint64_t)_i + 21;
     gw_cuda_queue_t *q = queue_of((size_t)_i);
-    gw_cuda_result_t result = {0, 0};
+    gw_cuda_result_t result = {0};
     size_t poisoned;
     if (!q)
         return;
@@ -477,7 +477,7 @@ START_TEST(randomk_decodes_as_the_codec)
 {
     uint64_t seed = (uint64_t)_i + 31;
     gw_cuda_queue_t *q = queue_of((size_t)_i);
-    gw_cuda_result_t result = {0, 0};
+    gw_cuda_result_t result = {0};
     size_t poisoned, invalid = 0;
     bool add = _i % 2;
     if (!q)
@@ -521,7 +521,7 @@ START_TEST(randomk_merges_as_the_codec)
 {
     uint64_t seed = (uint64_t)_i + 41;
     gw_cuda_queue_t *q = queue_of((size_t)_i);
-    gw_cuda_result_t result = {0, 0};
+    gw_cuda_result_t result = {0};
     size_t poisoned;
     if (!q)
         return;

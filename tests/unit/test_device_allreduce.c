@@ -7,6 +7,7 @@
 
 #include "comm_internal.h"
 #include "device_seed.h"
+#include "engine_gpu.h"
 #include "gw_bound.h"
 #include "gw_world.h"
 
@@ -230,17 +231,32 @@ static void check_bits(call_t shape, int ranks, uint64_t seed)
     drop(&host.call, ranks);
 }
 
-/* Served by kernels, and through the host. */
-static const char *const specs[] = {"q4",      "q8:ef=off", "q3r",     "fp16",    "bf16:ef=on",
-                                    "fp8e4m3", "nvfp4",     "sign",    "natural", "raw",
-                                    "topk",    "lossless",  "lowrank", "randomk"};
-enum { SPECS = sizeof specs / sizeof *specs };
+/* Served by kernels, and, the last ones, through the host. */
+static const char *const specs[] = {"q4",
+                                    "q8:ef=off",
+                                    "q3r",
+                                    "fp16",
+                                    "bf16:ef=on",
+                                    "fp8e4m3",
+                                    "nvfp4",
+                                    "sign",
+                                    "natural",
+                                    "raw",
+                                    "topk",
+                                    "randomk",
+                                    "block:size=64,domain=1024",
+                                    "topblock:size=16,domain=4096,ratio=0.2",
+                                    "lossless",
+                                    "lowrank"};
+enum { SPECS = sizeof specs / sizeof *specs, THROUGH_HOST = 2 };
 static const gw_dtype_t types[] = {GW_F32, GW_F16, GW_BF16};
 static const size_t counts[] = {0, 1, 33, 1500, 9001};
 enum { COUNTS = sizeof counts / sizeof *counts };
 
 START_TEST(the_bits_are_those_of_the_host)
 {
+    gw_coder_t coder = gw_test_coder(specs[_i]);
+    ck_assert_int_eq(gw__gpu_serves(&coder, GW_PLAN_DIRECT), _i < SPECS - THROUGH_HOST);
     device_seed((uint64_t)_i, 0);
     application();
     int number = 0;
