@@ -34,6 +34,12 @@ rehearsal() {
 }
 tap 'a rehearsal on the double passes, counts its skips and writes JSON' rehearsal
 
+kernels() {
+    CK_RUN_CASE=copies gpu_run "$GW_BUILD" "$gw_tmp/copies" --driver "$GW_BUILD/doubles" --parts tests --only gpu_device_ops >"$gw_tmp/log" &&
+        [ "$(field "$gw_tmp/copies" 'r["entries"][0]["detail"]')" = '100%: Checks: 12, Failures: 0, Errors: 0' ]
+}
+tap 'tests of kernels run by the driver, in memory that is registered' kernels
+
 parts() {
     gpu_run "$GW_BUILD" "$gw_tmp/part" --driver "$GW_BUILD/doubles" --parts kernels >"$gw_tmp/log" 2>&1 &&
         [ "$(field "$gw_tmp/part" '[e["kind"] for e in r["entries"]]')" = "['bench']" ]
@@ -48,7 +54,7 @@ printf '#!/bin/sh\necho "{}"\n' >"$gw_tmp/build/bin/bench_gpu"
 chmod +x "$gw_tmp"/build/*/*
 failures() {
     gpu_run "$gw_tmp/build" "$gw_tmp/bad" --driver "$GW_BUILD/doubles" >"$gw_tmp/log" 2>&1
-    [ $? -eq 1 ] && [ "$(field "$gw_tmp/bad" '(r["passed"], r["failed"], r["skipped"])')" = '(1, 2, 2)' ] &&
+    [ $? -eq 1 ] && [ "$(field "$gw_tmp/bad" '(r["passed"], r["failed"], r["skipped"])')" = '(1, 2, 4)' ] &&
         [ "$(field "$gw_tmp/bad" 'r["entries"][0]["detail"]')" = 'says "no"\ twice' ] &&
         [ "$(field "$gw_tmp/bad" 'r["entries"][1]["detail"]')" = 'was not built' ]
 }

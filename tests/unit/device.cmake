@@ -45,7 +45,20 @@ target_include_directories(bench_gpu PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT
 target_link_libraries(bench_gpu PRIVATE gradwire_static)
 gw_images_in_name(bench_gpu)
 
-if(TARGET gw_driver)
+# The tests of kernels and of codecs on device memory once more, by the driver: on a GPU, or on the double of libcuda.
+# No tests of their own here; tests/gpu/run runs them.
+function(gw_gpu_twin name)
+  add_executable(test_gpu_${name} unit/test_${name}.c unit/cuda_queue_gpu.c ${ARGN} $<TARGET_OBJECTS:gw_kernel_check>)
+  target_link_libraries(test_gpu_${name} PRIVATE gradwire_static gw_driver PkgConfig::CHECK m)
+  target_include_directories(test_gpu_${name} PRIVATE ${PROJECT_SOURCE_DIR}/kernels ${PROJECT_SOURCE_DIR}/codecs
+                             ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/device doubles/libcuda unit)
+  set_target_properties(test_gpu_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  gw_images_in_name(test_gpu_${name})
+endfunction()
+
+if(TARGET gw_driver AND NOT GRADWIRE_SANITIZE)
+  gw_gpu_twin(cuda_kernels unit/cuda_table.c)
+  gw_gpu_twin(device_ops unit/contract_data.c)
   foreach(name device_double device_allreduce device_calls)
     gw_device_test(${name})
     target_include_directories(test_${name} PRIVATE doubles/libcuda)

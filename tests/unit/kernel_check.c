@@ -38,18 +38,29 @@ static void out_of_memory(void)
     exit(99);
 }
 
+__attribute__((weak)) void kernel_pages_made(void *at, size_t bytes)
+{
+}
+
+__attribute__((weak)) void kernel_pages_gone(void *at)
+{
+}
+
 static void grow_slot(slot_t *slot, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     bytes = (bytes + page - 1) / page * page;
     if (bytes <= slot->bytes)
         return;
-    if (slot->start)
+    if (slot->start) {
+        kernel_pages_gone(slot->start);
         munmap(slot->start - page, slot->bytes + 2 * page);
+    }
     uint8_t *at = mmap(NULL, bytes + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED || mprotect(at + page, bytes, PROT_READ | PROT_WRITE))
         out_of_memory();
     *slot = (slot_t){at + page, bytes};
+    kernel_pages_made(slot->start, bytes);
 }
 
 uint8_t *kernel_add(kernel_call_t *call, const char *name, kernel_role_t role, size_t bytes,

@@ -79,6 +79,11 @@ static inline float *kernel_floats(const kernel_call_t *call, size_t region)
     return (float *)(void *)call->region[region].at;
 }
 
+/* Told of pages that kernels will be given, and before they are unmapped. Here they do nothing;
+ * cuda_queue_gpu.c has others, so that a GPU sees these pages. */
+void kernel_pages_made(void *at, size_t bytes);
+void kernel_pages_gone(void *at);
+
 typedef struct kernel_report {
     size_t cases, failures, crashes;
     char first[512]; /* the first failure: tier, kernel, what, and the case */
