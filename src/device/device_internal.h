@@ -19,6 +19,7 @@ typedef struct gw__device_kernels {
     CUlibrary libraries[GW__DEVICE_IMAGES_MOST]; /* NULL where the driver has no libraries */
     CUmodule modules[GW__DEVICE_IMAGES_MOST];
     CUfunction functions[GW__DEVICE_KERNELS_MOST]; /* in the order of the table of names */
+    unsigned threads[GW__DEVICE_KERNELS_MOST];     /* of a block, at most: registers are few */
     unsigned images, count;
     size_t spilled;
 } gw__device_kernels_t;

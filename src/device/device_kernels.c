@@ -9,7 +9,7 @@
 #include <gradwire_kernel_names.h>
 
 static const char *const names[] = {GW_CUDA_KERNEL_NAMES};
-enum { NAMES = sizeof names / sizeof *names };
+enum { NAMES = sizeof names / sizeof *names, WARP = 32 };
 _Static_assert(NAMES <= (int)GW__DEVICE_KERNELS_MOST, "the table of a device is too short");
 
 /* ---- Loading -----------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ static CUmodule module_of(const gw__device_t *d, const char *name)
 static gw_status_t load_kernel(gw__device_t *d, unsigned i, gw__why_t *why)
 {
     CUmodule module = module_of(d, names[i]);
-    int spilled = 0;
+    int spilled = 0, threads = 0;
     if (!module) {
         gw__why_print(why, "no image of kernels has %s", names[i]);
         return GW_ERR_INTERNAL;
@@ -82,7 +82,11 @@ static gw_status_t load_kernel(gw__device_t *d, unsigned i, gw__why_t *why)
     if (status == GW_OK)
         status = GW__CU(d->cu, why, cuFuncGetAttribute, &spilled,
                         CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, *function);
+    if (status == GW_OK)
+        status = GW__CU(d->cu, why, cuFuncGetAttribute, &threads,
+                        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, *function);
     d->kernels.spilled += (size_t)spilled;
+    d->kernels.threads[i] = (unsigned)threads / WARP * WARP;
     return status;
 }
 
@@ -128,6 +132,8 @@ static unsigned find(const char *name)
     return NAMES;
 }
 
+/* With fewer threads in a block than asked for, where it has no registers for all: whatever their
+ * number, blocks of a grid take what there is to do between them. */
 static gw_status_t launch(gw_cuda_queue_t *queue, const char *kernel, unsigned grid, unsigned block,
                           unsigned shared, void **args)
 {
@@ -135,6 +141,8 @@ static gw_status_t launch(gw_cuda_queue_t *queue, const char *kernel, unsigned g
     gw__why_t why = {""};
     unsigned i = find(kernel);
     gw_status_t status = GW_ERR_INTERNAL;
+    if (i < NAMES && block > s->device->kernels.threads[i])
+        block = s->device->kernels.threads[i];
     if (i < NAMES)
         status = GW__CU(s->device->cu, &why, cuLaunchKernel, s->device->kernels.functions[i], grid,
                         1, 1, block, 1, 1, shared, s->stream, args, NULL);

@@ -32,6 +32,7 @@ typedef struct fake_driver {
     bool inactive;       /* nobody uses a primary context */
     bool keep_host;      /* host functions are kept, not called */
     int spilled;         /* what kernels say of their local memory */
+    int threads;         /* and of the threads of a block; 0: 1,024 */
     CUcontext of_stream; /* NULL: the current one */
     unsigned type, managed;
     int ordinal;

@@ -282,12 +282,34 @@ START_TEST(launches_go_to_the_stream)
     ck_assert_str_eq(fake->kernel, "gw_cuda_sum_add");
     ck_assert_ptr_eq(fake->stream, stream);
     ck_assert_uint_eq(fake->grid, 7 * 2048 / GW_CUDA_BLOCK);
+    ck_assert_uint_eq(fake->block, GW_CUDA_BLOCK);
     gives(GW_ERR_INTERNAL, queue.queue.launch(&queue.queue, "gw_cuda_sum_ad", 1, 32, 0, NULL));
     gives(GW_ERR_INTERNAL, queue.queue.launch(&queue.queue, "zzz", 1, 32, 0, NULL));
     ck_assert_str_eq(queue.why.text, "gw_cuda_sum_ad: there is no such kernel");
     gw__device_figures(device, &figures);
     ck_assert_uint_ge(figures.kernels, 15);
     ck_assert_uint_eq(figures.spilled, 3 * figures.kernels);
+    well(gw__device_release(device, &device_why));
+    device_end(fake);
+}
+END_TEST
+
+START_TEST(blocks_have_no_more_threads_than_registers_allow)
+{
+    fake_driver_t *fake = device_begin("full");
+    gw__device_t *device;
+    gw__stream_t queue;
+    float *at = (float *)(uintptr_t)4096;
+    fake->threads = 200;
+    well(gw__device_acquire(0, NULL, &device, &device_why));
+    well(gw__device_queue(device, (CUstream)(uintptr_t)0x77, &queue, &device_why));
+    well(gw__device_enter(device, &device_why));
+    well(gw__cuda_sum.add(&queue.queue, at, at, 100000000));
+    ck_assert_uint_eq(fake->block, 192);
+    queue.queue.block = 64;
+    well(gw__cuda_sum.add(&queue.queue, at, at, 100000000));
+    ck_assert_uint_eq(fake->block, 64);
+    gw__device_leave(device);
     well(gw__device_release(device, &device_why));
     device_end(fake);
 }
@@ -626,6 +648,7 @@ int main(void)
     tcase_add_loop_test(t, one_object_for_a_device, 0, 2);
     tcase_add_test(t, no_primary_context_is_made);
     tcase_add_test(t, launches_go_to_the_stream);
+    tcase_add_test(t, blocks_have_no_more_threads_than_registers_allow);
     tcase_add_test(t, streams_of_other_contexts_are_refused);
     tcase_add_test(t, pieces_are_kept);
     tcase_add_test(t, a_piece_in_use_waits_in_the_stream);
